@@ -1,0 +1,3 @@
+//! One file a subcommand: its arguments, and a `main` that returns the exit code.
+
+pub(crate) mod slow;

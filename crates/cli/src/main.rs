@@ -1,0 +1,32 @@
+//! The `bowwave` command: parses, hands on, prints. No decision lives here.
+
+mod cmd;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Readahead without the number.
+///
+/// bowwave sees how each file is really read and fetches just far enough ahead, for any program on any slow disk,
+/// network mount or bucket, with nothing to tune.
+#[derive(Parser)]
+#[command(name = "bowwave", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Slow(cmd::slow::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Slow(args) => cmd::slow::main(args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("bowwave: {error:#}");
+        ExitCode::from(70)
+    })
+}

@@ -1,0 +1,28 @@
+//! What to read next, and why.
+//!
+//! `bowwave-core` decides; it never reads. It has no clock, file, thread, lock, log, hash seed or environment, and
+//! the compiler proves it: `no_std` with `alloc`, no dependency, no `unsafe`. Inputs go in, actions come out; the same
+//! inputs give the same actions, byte for byte.
+//!
+//! ```text
+//!   a read, an arrival, a sample ──> Core ──> fetch [12, 28) ahead=16 mark=12 why=mark-hit
+//! ```
+//!
+//! Reading order: [`units`](PageIndex) and [`Window`] (the words), [`View`] (what a policy may know of a cache),
+//! [`Policy`] (the one question that every era answers), then the `policy` folder, one file an era.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod decision;
+mod policy;
+mod units;
+mod view;
+mod window;
+
+pub use decision::{Decision, Pattern, Why};
+pub use policy::{Ask, AskKind, Policy, ReadState};
+pub use units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
+pub use view::View;
+pub use window::{Window, init_size, next_size};
