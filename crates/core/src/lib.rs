@@ -17,12 +17,14 @@ extern crate alloc;
 
 mod decision;
 mod policy;
+mod table;
 mod units;
 mod view;
 mod window;
 
 pub use decision::{Decision, Pattern, Why};
 pub use policy::{Ask, AskKind, Policy, ReadState};
+pub use table::{PageBit, PageState, PageTable, Visits};
 pub use units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 pub use view::View;
 pub use window::{Window, init_size, next_size};
