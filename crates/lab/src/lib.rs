@@ -2,6 +2,15 @@
 //!
 //! Nothing here knows real time or real files; the slow store (`bowwave-fuse`) puts a [`Device`] behind a real mount.
 
+mod bound;
 mod device;
+mod pattern;
+mod rng;
 
+pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
+pub use pattern::{
+    BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES, Set,
+    catalogue, find, mixtures, published, scarce,
+};
+pub use rng::Rng;
