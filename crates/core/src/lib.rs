@@ -23,7 +23,11 @@ mod view;
 mod window;
 
 pub use decision::{Decision, Pattern, Why};
-pub use policy::{Ask, AskKind, Policy, ReadState};
+pub use policy::{
+    Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, NAMES, NoReadahead,
+    Ondemand, Ondemand2623, Policy, ReadState, THRASH_MIN, ThrashSafe, Whence, around_limit, by_name,
+    small_device_limit, small_device_limit_v0,
+};
 pub use table::{PageBit, PageState, PageTable, Visits};
 pub use units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 pub use view::View;

@@ -1,10 +1,45 @@
 //! The history of readahead, one file an era. All answer one question over one view: *a page is missing, or a marked
 //! page was touched: which window next, and why?*
+//!
+//! ```text
+//! none            before        exactly what is asked                         the row that others are compared with
+//! ondemand-2.6.23 July 2007     one window, one mark, four cases              seed 000
+//! ondemand        2.6.24        a mark without its window asks the cache
+//! context-2008    the slides    as much as history proves safe                seed 004
+//! context         2.6.31        history opens a window: any number of streams
+//! thrash-safe-v0  Feb 2010      history sizes it; a lost page halves it       seed 001
+//! thrash-safe     Mar 2010      the last posting
+//! conservative    2013          more history than request                     seed 002
+//! ```
+//!
+//! They share the moves of `shared`, mapped faults of `around`, the ceilings of `limits` and, for whoever asks for them, the
+//! two `rules_2011`. The `prev` of a [`ReadState`] is moved by whoever plays the reads, after each request.
+
+mod around;
+mod conservative;
+mod context;
+mod limits;
+mod none;
+mod ondemand;
+mod rules_2011;
+mod shared;
+mod thrash_safe;
+
+pub use around::Around;
+pub use conservative::Conservative;
+pub use context::{Context, Context2008};
+pub use limits::{
+    DEFAULT_MAX, DEFAULT_MAX_2010, THRASH_MIN, around_limit, small_device_limit, small_device_limit_v0,
+};
+pub use none::NoReadahead;
+pub use ondemand::{Ondemand, Ondemand2623};
+pub use thrash_safe::{ThrashSafe, Whence};
 
 use crate::decision::Decision;
-use crate::units::{Nanos, PageCount, PageIndex};
+use crate::units::{Extent, Nanos, PageCount, PageIndex};
 use crate::view::View;
 use crate::window::Window;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Why the policy is asked (spec 3.1).
@@ -76,4 +111,50 @@ pub trait Policy {
     ///
     /// Does not know whether anybody obeys: pages of a pushed window count as present only once `view` says so.
     fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>);
+
+    /// Pages that the last answer wants to live as long as the pages that it fetches: move those that are cached to the young
+    /// end of their list (spec 5.5). Empty in the eras without such a rule.
+    fn retain(&self) -> Extent {
+        Extent::default()
+    }
+}
+
+/// The names that [`by_name`] knows, oldest era first.
+pub const NAMES: [&str; 8] = [
+    "none",
+    "ondemand-2.6.23",
+    "ondemand",
+    "context-2008",
+    "context",
+    "thrash-safe-v0",
+    "thrash-safe",
+    "conservative",
+];
+
+/// The era of that name, ready to be asked.
+pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
+    Some(match name {
+        "none" => Box::new(NoReadahead),
+        "ondemand-2.6.23" => Box::new(Ondemand2623),
+        "ondemand" => Box::new(Ondemand),
+        "context-2008" => Box::new(Context2008),
+        "context" => Box::new(Context),
+        "thrash-safe-v0" => Box::new(ThrashSafe::v0()),
+        "thrash-safe" => Box::new(ThrashSafe::v3()),
+        "conservative" => Box::new(Conservative),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_names_itself() {
+        for name in NAMES {
+            assert_eq!(by_name(name).map(|policy| policy.name()), Some(name));
+        }
+        assert!(by_name("wavy").is_none());
+    }
 }
