@@ -383,7 +383,7 @@ fn quantity(text: &str, units: &Units) -> Option<u64> {
 /// The way back: the largest decimal unit that leaves no fraction.
 fn spell(value: u64, units: &Units) -> String {
     let (unit, scale) =
-        units.iter().find(|(_, scale)| value >= *scale && value % scale == 0).unwrap_or(&("", 1));
+        units.iter().find(|(_, scale)| value >= *scale && value.is_multiple_of(*scale)).unwrap_or(&("", 1));
     format!("{}{unit}", value / scale)
 }
 

@@ -1,0 +1,389 @@
+//! Which files a store has: names, inodes, attributes, and where each file lies on the modelled disk.
+//!
+//! A store serves a source directory as it is, or generated files:
+//!
+//! ```text
+//!   /                     inode    disk address
+//!   |- big/000 .. 255     16 GiB each, every one in a range of its own, 32 GiB from the next
+//!   |- small/000 .. 255   8 MiB each, one directly after another
+//!   |- gen/NAME-BYTES     made when it is looked up: gen/model-268435456 has 256 MiB
+//!   `- .bowwave/          stats, files, reset, model: not listed, found by name
+//! ```
+//!
+//! Nodes live as long as the mount (a few hundred bytes a name that was seen). The files of a source directory are placed
+//! on the disk in the order of their names when the directory is first looked into.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType, INodeNo};
+
+use crate::content;
+
+/// Files above this size get a range of the disk of their own.
+const SMALL_MAX: u64 = 64 << 20;
+/// Free space after every big file, at least.
+const APART: u64 = 16 << 30;
+
+/// A name of the mount.
+pub(crate) struct Node {
+    /// From the root of the mount.
+    pub(crate) path: PathBuf,
+    pub(crate) attr: FileAttr,
+    /// The place of byte 0 on the modelled disk.
+    pub(crate) address: u64,
+    /// Of a generated file.
+    pub(crate) file_id: u64,
+    pub(crate) control: Option<Control>,
+}
+
+/// The files in `.bowwave/`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Control {
+    Stats,
+    Files,
+    Reset,
+    Model,
+}
+
+const CONTROLS: [(&str, Control); 4] = [
+    ("stats", Control::Stats),
+    ("files", Control::Files),
+    ("reset", Control::Reset),
+    ("model", Control::Model),
+];
+const CONTROL_FOLDER: &str = ".bowwave";
+
+/// The names of a mount, found as the kernel asks for them.
+pub(crate) struct Tree {
+    source: Option<PathBuf>,
+    names: Mutex<Names>,
+}
+
+struct Names {
+    nodes: Vec<Arc<Node>>,
+    /// Of each folder by its inode.
+    children: HashMap<u64, BTreeMap<OsString, u64>>,
+    /// Folders of the source that were looked into.
+    listed: HashSet<u64>,
+    layout: Layout,
+    born: SystemTime,
+}
+
+/// Hands out places on the modelled disk.
+struct Layout {
+    small: u64,
+    big: u64,
+}
+
+impl Layout {
+    fn place(&mut self, size: u64) -> u64 {
+        let size = size.next_multiple_of(4096);
+        if size <= SMALL_MAX {
+            self.small += size;
+            self.small - size
+        } else {
+            let address = self.big;
+            self.big = (address + size + APART).next_multiple_of(APART);
+            address
+        }
+    }
+}
+
+impl Tree {
+    /// The generated files of the picture.
+    pub(crate) fn generated() -> Self {
+        let tree = Self::empty(None);
+        {
+            let mut names = tree.names();
+            let root = INodeNo::ROOT.0;
+            let big = names.add(root, "big".as_ref(), Shape::folder()).attr.ino.0;
+            let small = names.add(root, "small".as_ref(), Shape::folder()).attr.ino.0;
+            names.add(root, "gen".as_ref(), Shape::folder());
+            for (folder, size) in [(big, 16 << 30), (small, 8 << 20)] {
+                for n in 0..256 {
+                    names.add(folder, format!("{n:03}").as_ref(), Shape::file(size));
+                }
+            }
+        }
+        tree
+    }
+
+    /// The files of a directory.
+    pub(crate) fn of(source: &Path) -> io::Result<Self> {
+        let tree = Self::empty(Some(source.into()));
+        let metadata = fs::metadata(source)?;
+        let mut names = tree.names();
+        let root =
+            Node { attr: attr(INodeNo::ROOT, &Shape::of(&metadata), names.born), ..Node::root(names.born) };
+        names.nodes[0] = Arc::new(root);
+        drop(names);
+        Ok(tree)
+    }
+
+    fn empty(source: Option<PathBuf>) -> Self {
+        let born = SystemTime::now();
+        let mut names = Names {
+            nodes: vec![Arc::new(Node::root(born))],
+            children: HashMap::new(),
+            listed: HashSet::new(),
+            layout: Layout { small: 0, big: 1 << 44 },
+            born,
+        };
+        let folder = names.add(INodeNo::ROOT.0, CONTROL_FOLDER.as_ref(), Shape::folder()).attr.ino.0;
+        for (name, control) in CONTROLS {
+            names.add(folder, name.as_ref(), Shape { control: Some(control), ..Shape::file(0) });
+        }
+        Self { source, names: Mutex::new(names) }
+    }
+
+    pub(crate) fn node(&self, ino: INodeNo) -> Option<Arc<Node>> {
+        self.names().node(ino.0)
+    }
+
+    /// The file behind a node of a source directory.
+    pub(crate) fn real_path(&self, node: &Node) -> Option<PathBuf> {
+        self.source.as_ref().map(|source| source.join(&node.path))
+    }
+
+    /// The node called `name` in a folder.
+    pub(crate) fn lookup(&self, parent: INodeNo, name: &OsStr) -> io::Result<Arc<Node>> {
+        let mut names = self.names();
+        let folder = names.node(parent.0).ok_or_else(missing)?;
+        if let Some(node) = names.child(parent.0, name) {
+            return Ok(node);
+        }
+        match &self.source {
+            Some(source) => {
+                let path = source.join(&folder.path);
+                names.list_once(parent.0, &path)?;
+                if let Some(node) = names.child(parent.0, name) {
+                    return Ok(node);
+                }
+                // Made since the folder was looked into.
+                let metadata = fs::symlink_metadata(path.join(name))?;
+                Ok(names.add(parent.0, name, Shape::of(&metadata)))
+            }
+            None if folder.path == Path::new("gen") => {
+                let size = generated_size(name).ok_or_else(missing)?;
+                Ok(names.add(parent.0, name, Shape::file(size)))
+            }
+            None => Err(missing()),
+        }
+    }
+
+    /// What a folder lists: name, inode and kind, by name.
+    pub(crate) fn list(&self, ino: INodeNo) -> io::Result<Vec<(OsString, INodeNo, FileType)>> {
+        let mut names = self.names();
+        let folder = names.node(ino.0).ok_or_else(missing)?;
+        if let Some(source) = &self.source
+            && folder.path != Path::new(CONTROL_FOLDER)
+        {
+            names.list(ino.0, &source.join(&folder.path))?;
+        }
+        let children = names.children.get(&ino.0).into_iter().flatten();
+        Ok(children
+            .filter(|(name, _)| *name != CONTROL_FOLDER)
+            .filter_map(|(name, child)| {
+                names.node(*child).map(|node| (name.clone(), node.attr.ino, node.attr.kind))
+            })
+            .collect())
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Names {
+    fn node(&self, ino: u64) -> Option<Arc<Node>> {
+        // Inodes count from 1.
+        self.nodes.get(usize::try_from(ino.checked_sub(1)?).ok()?).cloned()
+    }
+
+    fn child(&self, folder: u64, name: &OsStr) -> Option<Arc<Node>> {
+        self.node(*self.children.get(&folder)?.get(name)?)
+    }
+
+    fn add(&mut self, folder: u64, name: &OsStr, shape: Shape) -> Arc<Node> {
+        let path = self.node(folder).map_or_else(PathBuf::new, |folder| folder.path.join(name));
+        let ino = self.nodes.len() as u64 + 1;
+        let on_disk = shape.kind == FileType::RegularFile && shape.control.is_none();
+        let node = Arc::new(Node {
+            attr: attr(INodeNo(ino), &shape, self.born),
+            address: if on_disk { self.layout.place(shape.size) } else { 0 },
+            file_id: content::file_id(&path),
+            path,
+            control: shape.control,
+        });
+        self.nodes.push(node.clone());
+        self.children.entry(folder).or_default().insert(name.into(), ino);
+        node
+    }
+
+    fn list_once(&mut self, ino: u64, path: &Path) -> io::Result<()> {
+        if self.listed.contains(&ino) { Ok(()) } else { self.list(ino, path) }
+    }
+
+    /// Reads a folder of the source: adds what is new, forgets the names that are gone.
+    fn list(&mut self, ino: u64, path: &Path) -> io::Result<()> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            // A file may vanish between the two calls.
+            if let Ok(metadata) = entry.metadata() {
+                found.insert(entry.file_name(), metadata);
+            }
+        }
+        self.listed.insert(ino);
+        self.children
+            .entry(ino)
+            .or_default()
+            .retain(|name, _| found.contains_key(name) || name == CONTROL_FOLDER);
+        for (name, metadata) in found {
+            if self.child(ino, &name).is_none() {
+                self.add(ino, &name, Shape::of(&metadata));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    fn root(born: SystemTime) -> Self {
+        Self {
+            path: PathBuf::new(),
+            attr: attr(INodeNo::ROOT, &Shape::folder(), born),
+            address: 0,
+            file_id: 0,
+            control: None,
+        }
+    }
+}
+
+/// What a new node is to be.
+struct Shape {
+    kind: FileType,
+    size: u64,
+    perm: u16,
+    owner: (u32, u32),
+    modified: Option<SystemTime>,
+    control: Option<Control>,
+}
+
+impl Shape {
+    fn folder() -> Self {
+        Self { kind: FileType::Directory, perm: 0o555, ..Self::file(0) }
+    }
+
+    fn file(size: u64) -> Self {
+        let kind = FileType::RegularFile;
+        Self { kind, size, perm: 0o444, owner: (0, 0), modified: None, control: None }
+    }
+
+    fn of(metadata: &fs::Metadata) -> Self {
+        let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
+        let modified = UNIX_EPOCH + Duration::new(seconds, metadata.mtime_nsec() as u32);
+        Self {
+            kind: FileType::from_std(metadata.file_type()).unwrap_or(FileType::RegularFile),
+            size: metadata.len(),
+            perm: (metadata.permissions().mode() & 0o7777) as u16,
+            owner: (metadata.uid(), metadata.gid()),
+            modified: Some(modified),
+            control: None,
+        }
+    }
+}
+
+fn attr(ino: INodeNo, shape: &Shape, born: SystemTime) -> FileAttr {
+    let time = shape.modified.unwrap_or(born);
+    FileAttr {
+        ino,
+        size: shape.size,
+        blocks: shape.size.div_ceil(512),
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind: shape.kind,
+        perm: shape.perm,
+        nlink: 1,
+        uid: shape.owner.0,
+        gid: shape.owner.1,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// The size in a name such as `model-268435456`.
+fn generated_size(name: &OsStr) -> Option<u64> {
+    let (_, digits) = name.to_str()?.rsplit_once('-')?;
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // A file offset is signed; a page less keeps the last one whole.
+    digits.parse().ok().filter(|&size| plain && size <= i64::MAX as u64 - 4096)
+}
+
+fn missing() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(tree: &Tree, path: &str) -> io::Result<Arc<Node>> {
+        let root = tree.node(INodeNo::ROOT).unwrap();
+        path.split('/').try_fold(root, |folder, name| tree.lookup(folder.attr.ino, name.as_ref()))
+    }
+
+    #[test]
+    fn the_tree_of_the_picture() {
+        let tree = Tree::generated();
+        let names: Vec<_> = tree.list(INodeNo::ROOT).unwrap().into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["big", "gen", "small"]);
+        let (first, second) = (find(&tree, "big/000").unwrap(), find(&tree, "big/001").unwrap());
+        assert_eq!((first.attr.size, second.address - first.address), (16 << 30, 32 << 30));
+        let (first, second) = (find(&tree, "small/254").unwrap(), find(&tree, "small/255").unwrap());
+        assert_eq!((first.attr.size, second.address - first.address), (8 << 20, 8 << 20));
+        assert_eq!(find(&tree, ".bowwave/stats").unwrap().control, Some(Control::Stats));
+        assert!(find(&tree, "big/256").is_err());
+    }
+
+    #[test]
+    fn a_file_is_made_by_its_name() {
+        let tree = Tree::generated();
+        let made = find(&tree, "gen/model-268435456").unwrap();
+        assert_eq!(made.attr.size, 256 << 20);
+        assert_eq!(made.file_id, content::file_id("gen/model-268435456"));
+        assert_eq!(made.attr.ino, find(&tree, "gen/model-268435456").unwrap().attr.ino);
+        for wrong in ["gen/model", "gen/model-", "gen/model-4K", "gen/model-+4", "gen/m-99999999999999999999"]
+        {
+            assert!(find(&tree, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_placed_by_name_and_followed() {
+        let source = std::env::temp_dir().join(format!("bowwave-tree-{}", std::process::id()));
+        fs::create_dir_all(source.join("sub")).unwrap();
+        fs::write(source.join("b"), [0; 5000]).unwrap();
+        fs::write(source.join("a"), [0; 10]).unwrap();
+        std::os::unix::fs::symlink("a", source.join("link")).unwrap();
+        let tree = Tree::of(&source).unwrap();
+        assert_eq!(find(&tree, "b").unwrap().address, 4096, "after a, although asked for first");
+        assert_eq!(find(&tree, "link").unwrap().attr.kind, FileType::Symlink);
+        fs::write(source.join("sub/late"), [0; 1]).unwrap();
+        assert_eq!(find(&tree, "sub/late").unwrap().attr.size, 1);
+        fs::remove_file(source.join("a")).unwrap();
+        let names: Vec<_> = tree.list(INodeNo::ROOT).unwrap().into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["b", "link", "sub"]);
+        fs::remove_dir_all(source).unwrap();
+    }
+}
