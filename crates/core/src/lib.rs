@@ -16,19 +16,27 @@
 extern crate alloc;
 
 mod decision;
+mod play;
 mod policy;
+mod stats;
 mod table;
+mod trace;
 mod units;
 mod view;
+mod wave;
 mod window;
 
 pub use decision::{Decision, Pattern, Why};
+pub use play::{Play, Submission};
 pub use policy::{
-    Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, NAMES, NoReadahead,
-    Ondemand, Ondemand2623, Policy, ReadState, THRASH_MIN, ThrashSafe, Whence, around_limit, by_name,
-    small_device_limit, small_device_limit_v0,
+    Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, NAMES,
+    NoReadahead, Ondemand, Ondemand2623, Policy, ReadState, THRASH_MIN, ThrashSafe, Whence, around_limit,
+    by_name, small_device_limit, small_device_limit_v0,
 };
+pub use stats::{Row, Stats};
 pub use table::{PageBit, PageState, PageTable, Visits};
+pub use trace::{Dev, NotATraceLine, TraceRecord};
 pub use units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 pub use view::View;
+pub use wave::{Action, Advice, Config, Counters, Explained, FetchId, Input, Wave};
 pub use window::{Window, init_size, next_size};

@@ -170,6 +170,12 @@ impl PageTable {
         }
     }
 
+    /// `bit` of the 64 pages from `64 * leaf`, one bit a page, the lowest first.
+    pub fn word(&self, bit: PageBit, leaf: u64) -> u64 {
+        self.leaf(PageIndex(leaf.saturating_mul(LEAF_PAGES)))
+            .map_or(0, |(leaf, _)| leaf.word(Select::Bit(bit)))
+    }
+
     /// How many pages of `extent` have `bit` set.
     pub fn count(&self, bit: PageBit, extent: Extent) -> PageCount {
         self.count_of(Select::Bit(bit), extent)

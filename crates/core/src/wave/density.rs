@@ -1,0 +1,167 @@
+//! R11: where reads fall thick, buy the region; pay for it first.
+//!
+//! Ski rental: a reader that misses at random rents, one device latency a read. Once the rent paid inside a region comes
+//! to the price of fetching what is missing of it, the region is bought. Regions are aligned powers of four pages; the smallest that
+//! has paid is bought first.
+//!
+//! ```text
+//! hdd (8 ms, 100 MB/s), region of 1 MiB (10.5 ms + 8 ms), blocks of 8 KiB in random order
+//!   read 1   rent  8 ms
+//!   read 2   rent 16 ms
+//!   read 3   rent 24 ms >= 18.5 ms, 24 of 256 KiB... used: thick enough -> buy [region)
+//! ```
+//!
+//! Two guards keep a uniformly random reader from buying anything. The reads must *gather*: at least three of the
+//! last eight in the region. And the region must be thick: at least one page in 32 read, or regions like it must have proved
+//! that at least 40 % of them is read in the end, in which case its second read buys it.
+
+use crate::units::{Extent, PageIndex};
+use alloc::collections::BTreeMap;
+
+/// Region sizes in pages: 256 KiB, 1 MiB, 4 MiB, 16 MiB, 64 MiB.
+pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
+/// Latest random reads whose places decide whether reads gather.
+const LATEST: usize = 8;
+/// Regions watched in a file; the least recently read goes.
+const REGIONS_MAX: usize = 1024;
+/// One page in this many must have been read.
+const THICK: u64 = 32;
+/// Regions that must have ended before their fill is believed.
+const WITNESSES_MIN: u32 = 3;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Region {
+    pages_read: u64,
+    paid_ns: u64,
+    bought: bool,
+    last: u64,
+}
+
+/// Random reads of one file, by region.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Density {
+    regions: BTreeMap<(u8, u64), Region>,
+    latest: [u64; LATEST],
+    reads: u64,
+    /// For each scale: regions that ended, and the share of them that was read, in 1/256, averaged.
+    fill: [(u32, u64); SCALES.len()],
+}
+
+impl Density {
+    /// A random read of `pages` waited, or is expected to wait, `wait_ns`. Returns the region to buy, if one has paid:
+    /// `price(region)` is what fetching the missing part of it would take in ns.
+    pub(crate) fn read(
+        &mut self,
+        pages: Extent,
+        wait_ns: u64,
+        end_of_file: u64,
+        price: impl Fn(Extent) -> u64,
+    ) -> Option<(Extent, &'static str)> {
+        self.latest[(self.reads % LATEST as u64) as usize] = pages.start.0;
+        self.reads += 1;
+        let mut bought = None;
+        for (s, scale) in SCALES.into_iter().enumerate() {
+            let number = pages.start.0 / scale;
+            let key = (s as u8, number);
+            let now = self.reads;
+            let region = self.regions.entry(key).or_default();
+            region.pages_read += pages.count.0;
+            region.paid_ns = region.paid_ns.saturating_add(wait_ns);
+            region.last = now;
+            let region = *region;
+            let extent = Extent::new(number * scale, scale);
+            let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
+            if bought.is_some() || region.bought {
+                continue;
+            }
+            let gathered =
+                self.latest.iter().take(self.reads as usize).filter(|&&p| p / scale == number).count();
+            let (witnesses, fill) = self.fill[s];
+            let proved = witnesses >= WITNESSES_MIN && fill >= 102;
+            let thick = region.pages_read * THICK >= extent.count.0;
+            let why = if proved && gathered >= 2 {
+                "R11 regions like this filled"
+            } else if thick && gathered >= 3 && region.paid_ns >= price(extent) {
+                "R11 rent paid"
+            } else {
+                continue;
+            };
+            self.regions.entry(key).or_default().bought = true;
+            bought = Some((extent, why));
+        }
+        self.forget_old();
+        bought
+    }
+
+    /// A read that was served by something bought: counts towards its regions' fill.
+    pub(crate) fn served(&mut self, pages: Extent) {
+        for (s, scale) in SCALES.into_iter().enumerate() {
+            if let Some(region) = self.regions.get_mut(&(s as u8, pages.start.0 / scale)) {
+                region.pages_read += pages.count.0;
+                region.last = self.reads;
+            }
+        }
+    }
+
+    /// Whether anything was ever bought here.
+    pub(crate) fn has_bought(&self) -> bool {
+        self.regions.values().any(|r| r.bought)
+    }
+
+    /// Regions left alone for 64 reads have ended; what was read of them is a witness for their scale.
+    fn forget_old(&mut self) {
+        if self.reads % 64 != 0 && self.regions.len() <= REGIONS_MAX {
+            return;
+        }
+        let reads = self.reads;
+        let fill = &mut self.fill;
+        self.regions.retain(|&(s, _), region| {
+            let alive = reads - region.last < 64;
+            if !alive && (region.bought || region.pages_read > 8) {
+                let scale = SCALES[s as usize];
+                let share = 256 * region.pages_read.min(scale) / scale;
+                let (n, mean) = fill[s as usize];
+                fill[s as usize] = (n + 1, if n == 0 { share } else { (mean * 3 + share) / 4 });
+            }
+            alive
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 ms and 100 MB/s, as in the picture.
+    fn hdd(region: Extent) -> u64 {
+        8_000_000 + region.count.bytes().0 * 10
+    }
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        *state >> 33
+    }
+
+    #[test]
+    fn a_cluster_is_bought_once_it_has_paid() {
+        let mut density = Density::default();
+        let end = 1 << 22;
+        let mut bought = alloc::vec::Vec::new();
+        for block in [3u64, 90, 41, 77, 120] {
+            let pages = Extent::new(256 * 1000 + 2 * block, 2);
+            bought.extend(density.read(pages, 8_000_000, end, hdd).map(|b| b.0));
+        }
+        assert_eq!(bought.last().map(|e| e.count.0 <= 256), Some(true), "{bought:?}");
+    }
+
+    #[test]
+    fn a_uniformly_random_reader_buys_nothing() {
+        let mut density = Density::default();
+        let end = 3 << 20; // 12 GiB
+        let mut seed = 7;
+        for _ in 0..8192 {
+            let page = random(&mut seed) % end;
+            assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, hdd), None);
+        }
+    }
+}

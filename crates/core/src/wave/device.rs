@@ -1,0 +1,215 @@
+//! What the device can do, learnt by timing reads: never configured, never looked up.
+//!
+//! Two facts steer everything: how long a lone small read takes (`latency`), and how many bytes a second come at best
+//! (`rate`). Their product is what must be under way to keep the device busy. A third value is steered, not measured:
+//! how many requests we keep in flight. It doubles while more requests bring more bytes, and it shrinks when requests
+//! only wait for one another:
+//!
+//! ```text
+//!   s3: 30 ms, 64 at once         in flight  8 -> 16 -> 32 -> 64, all done after 33 ms: free to grow
+//!                                            128: done after 66 ms: queueing, back to 64
+//!   hdd: 8 ms, one at a time      in flight  8, each done after the ones before it: no growth
+//! ```
+//!
+//! The rule compares a request's time with the best time seen of a request of its size class, so a slow device is not
+//! mistaken for a busy one (delay-based congestion control, as TCP Vegas has it).
+
+use crate::units::{Bytes, Nanos};
+
+/// Requests in flight that even an unknown or busy device gets: two for each of a few streams.
+const FLIGHT_MIN: u32 = 8;
+/// The most: what a FUSE mount queues without blocking (max_background of the slow store: 512).
+const FLIGHT_MAX: u32 = 512;
+/// Size classes by power of four from 4 KiB: 4, 16, 64, 256, 1024 KiB and above.
+const CLASSES: usize = 6;
+/// A best time is believed for one to two of these, so that a device that became slower is believed in the end.
+const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
+/// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
+const ROUND_NS_MIN: u64 = 10_000_000;
+
+/// One device as this run knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    /// Best times of this memory span and the one before; 0 for none.
+    best_ns: [[u64; CLASSES]; 2],
+    best_since: Nanos,
+    flight_max: u32,
+    in_flight: u32,
+    in_flight_pages: u64,
+    /// Whether the limit held anything back since it last changed.
+    limited: bool,
+    /// Requests finished since the limit last changed, and how many of them took more than twice their best.
+    finished: u32,
+    slow: u32,
+    round_start: Nanos,
+    round_bytes: u64,
+    rate: u64,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self {
+            best_ns: [[0; CLASSES]; 2],
+            best_since: Nanos(0),
+            flight_max: FLIGHT_MIN,
+            in_flight: 0,
+            in_flight_pages: 0,
+            limited: false,
+            finished: 0,
+            slow: 0,
+            round_start: Nanos(0),
+            round_bytes: 0,
+            rate: 0,
+        }
+    }
+}
+
+fn class(bytes: Bytes) -> usize {
+    let mut class = 0;
+    while class + 1 < CLASSES && bytes.0 > 4096 << (2 * class) {
+        class += 1;
+    }
+    class
+}
+
+impl Device {
+    /// A read of `bytes` that found nothing took `took`.
+    pub(crate) fn timed(&mut self, now: Nanos, bytes: Bytes, took: Nanos) {
+        if now.since(self.best_since) > BEST_SPAN {
+            self.best_ns = [[0; CLASSES], self.best_ns[0]];
+            self.best_since = now;
+        }
+        let best = &mut self.best_ns[0][class(bytes)];
+        if *best == 0 || took.0 < *best {
+            *best = took.0.max(1);
+        }
+    }
+
+    /// The best time of a size class, or of the next smaller one that was timed; 0 if none was.
+    fn best(&self, class: usize) -> u64 {
+        (0..=class)
+            .rev()
+            .find_map(|c| [self.best_ns[0][c], self.best_ns[1][c]].into_iter().filter(|&ns| ns > 0).min())
+            .unwrap_or(0)
+    }
+
+    /// Time of a lone small read, if any was timed.
+    pub(crate) fn latency(&self) -> Option<Nanos> {
+        (0..CLASSES).map(|c| self.best(c)).find(|&ns| ns > 0).map(Nanos)
+    }
+
+    /// Bytes a second at best, if anything was measured.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        (self.rate > 0).then_some(self.rate)
+    }
+
+    /// Bytes that pass in the time of one lone read: `latency * rate`; a megabyte while nothing is known.
+    pub(crate) fn bytes_per_latency(&self) -> Bytes {
+        match (self.latency(), self.rate()) {
+            (Some(latency), Some(rate)) => {
+                Bytes((u128::from(latency.0) * u128::from(rate) / 1_000_000_000) as u64)
+            }
+            _ => Bytes(1 << 20),
+        }
+    }
+
+    /// Whether one more request of ours may go out.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let room = self.in_flight < self.flight_max;
+        self.limited |= !room;
+        room
+    }
+
+    /// Requests of ours that may be in flight.
+    pub(crate) fn flight_max(&self) -> u32 {
+        self.flight_max
+    }
+
+    /// Pages in flight.
+    pub(crate) fn in_flight_pages(&self) -> u64 {
+        self.in_flight_pages
+    }
+
+    /// A request of ours of `pages` pages goes out.
+    pub(crate) fn issued(&mut self, now: Nanos, pages: u64) {
+        if self.in_flight == 0 {
+            self.round_start = now;
+            self.round_bytes = 0;
+        }
+        self.in_flight += 1;
+        self.in_flight_pages += pages;
+    }
+
+    /// A request of ours of `bytes`, in `pages` pages, has arrived `took` after it went out.
+    pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos) {
+        self.gone(bytes.0 / crate::units::PAGE_SIZE);
+        let best = self.best(class(bytes));
+        let slow = best > 0 && took.0 > 2 * best;
+        self.timed(now, bytes, took);
+        self.finished += 1;
+        self.slow += u32::from(slow);
+        self.round_bytes += bytes.0;
+        let round = now.since(self.round_start).0;
+        if round >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
+            let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(round)) as u64;
+            // The best rate forgets by 1/16 a round.
+            self.rate = rate.max(self.rate - self.rate / 16);
+            self.round_start = now;
+            self.round_bytes = 0;
+        }
+        if self.finished >= self.flight_max {
+            if 4 * self.slow > 3 * self.finished {
+                self.flight_max = (self.flight_max - self.flight_max / 4).max(FLIGHT_MIN);
+            } else if self.limited && 4 * self.slow < self.finished {
+                self.flight_max = (self.flight_max * 2).min(FLIGHT_MAX);
+            }
+            (self.finished, self.slow, self.limited) = (0, 0, false);
+        }
+    }
+
+    /// A request of ours of `pages` pages is not in flight any more, whatever became of it.
+    pub(crate) fn gone(&mut self, pages: u64) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.in_flight_pages = self.in_flight_pages.saturating_sub(pages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BinaryHeap;
+    use core::cmp::Reverse;
+
+    /// Keeps a device of `slots` that takes `latency_us` a request as full as it may be, for `n` requests.
+    fn play(slots: usize, latency_us: u64, n: usize) -> Device {
+        let mut device = Device::default();
+        let mut free: BinaryHeap<Reverse<u64>> = (0..slots).map(|_| Reverse(0)).collect();
+        let mut flying: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+        let mut now = 0;
+        for _ in 0..n {
+            while device.has_room() {
+                let start = free.pop().unwrap().0.max(now);
+                free.push(Reverse(start + latency_us * 1000));
+                flying.push(Reverse((start + latency_us * 1000, now)));
+                device.issued(Nanos(now), 32);
+            }
+            let Reverse((done, issued)) = flying.pop().unwrap();
+            now = done;
+            device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued));
+        }
+        device
+    }
+
+    #[test]
+    fn a_parallel_device_is_filled_but_not_drowned() {
+        let device = play(64, 33_000, 5000);
+        assert!((48..=160).contains(&device.flight_max()), "{}", device.flight_max());
+        let mb_per_s = device.rate().unwrap() / 1_000_000;
+        assert!((200..=300).contains(&mb_per_s), "64 x 128 KiB every 33 ms is 254 MB/s, not {mb_per_s}");
+    }
+
+    #[test]
+    fn a_single_head_gets_no_deeper_queue() {
+        assert_eq!(play(1, 8_000, 500).flight_max(), FLIGHT_MIN);
+    }
+}

@@ -1,0 +1,120 @@
+//! R9: how long do runs last here? What ended before tells how much further this one goes.
+//!
+//! Every run that ends (a stream that its reader left, a single read that nothing followed) leaves its length. Of the
+//! runs that came at least as far as this one, the share that went `w` pages further says what a window of `w` pages is
+//! worth:
+//!
+//! ```text
+//! ended: 1 1 128 128 128 128 1 128     this run has come 16 pages, window asked: 256
+//! of those with at least 16 pages all had 112 more: a window of 112 is used whole, one of 256 to 44 %
+//! ```
+//!
+//! With 85 % demanded, the answer is 131: 112 certain pages may carry 19 in vain. A uniformly random reader leaves only runs of one
+//! read, so the answer for a fresh read is 0; and where fewer than four runs came so far, there is no answer.
+
+use crate::units::PageCount;
+
+/// Runs remembered. Old ones are overwritten: a program that changes its ways is followed within this many runs.
+const RUNS_MAX: usize = 64;
+/// Fewer witnesses than this say nothing.
+const WITNESSES_MIN: usize = 4;
+
+/// Lengths of the last runs that ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Lengths {
+    ended: [u32; RUNS_MAX],
+    count: usize,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self { ended: [0; RUNS_MAX], count: 0 }
+    }
+}
+
+impl Lengths {
+    /// A run of `pages` pages ended.
+    pub(crate) fn push(&mut self, pages: u64) {
+        self.ended[self.count % RUNS_MAX] = pages.min(u64::from(u32::MAX)) as u32;
+        self.count += 1;
+    }
+
+    /// The largest window, at most `most` pages, of which at least `used_percent` is used on average by a run that has
+    /// come `progress` pages; `None` where too few runs came so far. O([`RUNS_MAX`]^2) at worst, 4,096 steps.
+    pub(crate) fn window(&self, progress: u64, most: PageCount, used_percent: u64) -> Option<PageCount> {
+        let mut left = [0u64; RUNS_MAX];
+        let mut witnesses = 0;
+        for &ended in &self.ended[..self.count.min(RUNS_MAX)] {
+            if u64::from(ended) >= progress {
+                left[witnesses] = u64::from(ended) - progress;
+                witnesses += 1;
+            }
+        }
+        if witnesses < WITNESSES_MIN {
+            return None;
+        }
+        let left = &mut left[..witnesses];
+        left.sort_unstable();
+        // A window w is used sum(min(w, left)) / witnesses on average; between two values of `left` that sum grows
+        // linearly, so on each piece the largest good w has a closed form.
+        // The used share falls as w grows, so the first piece that it does not outlast holds the answer.
+        let demanded = used_percent * witnesses as u64;
+        let mut below = 0u64;
+        for (i, &l) in left.iter().enumerate() {
+            let longer = (witnesses - i) as u64;
+            // On (left[i-1], left[i]]: 100 * (below + longer * w) >= demanded * w.
+            if 100 * longer < demanded {
+                let w = 100 * below / (demanded - 100 * longer);
+                if w < l {
+                    return Some(PageCount(w.min(most.0)));
+                }
+            }
+            below += l;
+        }
+        // Past the longest run, what is used stays at `below`.
+        let w = (100 * below).checked_div(demanded).unwrap_or(0);
+        Some(PageCount(w.min(most.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(runs: &[u64]) -> Lengths {
+        let mut lengths = Lengths::default();
+        runs.iter().for_each(|&r| lengths.push(r));
+        lengths
+    }
+
+    #[test]
+    fn a_run_among_equals_goes_as_far_as_they_did() {
+        let lengths = after(&[1, 1, 128, 128, 128, 128, 1, 128]);
+        assert_eq!(lengths.window(16, PageCount(256), 85), Some(PageCount(131)));
+        assert_eq!(lengths.window(16, PageCount(100), 85), Some(PageCount(100)));
+    }
+
+    #[test]
+    fn single_reads_promise_nothing() {
+        assert_eq!(after(&[1; 40]).window(1, PageCount(256), 85), Some(PageCount(0)));
+        assert_eq!(after(&[1; 40]).window(2, PageCount(256), 85), None);
+    }
+
+    #[test]
+    fn the_answer_keeps_its_promise_and_no_larger_window_would() {
+        let runs = [3u64, 9, 9, 17, 40, 41, 80, 200];
+        let lengths = after(&runs);
+        for progress in 0..10 {
+            let left: alloc::vec::Vec<u64> =
+                runs.iter().filter(|&&r| r >= progress).map(|r| r - progress).collect();
+            let good =
+                |w: u64| 100 * left.iter().map(|&l| l.min(w)).sum::<u64>() >= 85 * w * left.len() as u64;
+            let best = (0..=300).filter(|&w| good(w)).max().unwrap();
+            assert_eq!(
+                lengths.window(progress, PageCount(300), 85),
+                Some(PageCount(best)),
+                "progress {progress}"
+            );
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! R1, R2, R4-R7: which stream does a read belong to?
+//!
+//! ```text
+//! one file, streams expected at     120        |300 ... fetched ... 364|        900 (stride +64)
+//! read 120  R2 continues            ^
+//! read 119  R5 read again, or late  ^
+//! read 340  R2 skipped quietly to               ^
+//! read 370  R5 past a hole of 6 of 64, no more than a quarter            ^
+//! read 900  R7 stride                                                             ^
+//! read 57   page 56 was read before: R4 context, a stream whose record is gone
+//! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7
+//! ```
+
+use super::stream::{Course, Stream, StreamId};
+use super::{Latest, SEEDS_MAX, Wave};
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::view::View;
+
+/// Predecessors looked at before a read is called a stray: random reads may lie between a stream and its window's end.
+const LOOKS_MAX: usize = 4;
+/// Pages of history looked at for R4.
+const HISTORY_MAX: PageCount = PageCount(512);
+/// Threads remembered.
+const ACTORS_MAX: usize = 4096;
+
+/// Where a read was found to belong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// It pushes the stream on.
+    Continues(StreamId),
+    /// It was expected earlier, or is read again: nothing moves.
+    Repeats(StreamId),
+    /// It begins a stream whose first reads are only remembered by the cache, so many pages of them.
+    History(u64),
+    /// Nothing is known of it.
+    Stray,
+}
+
+impl Wave {
+    pub(super) fn place(&self, id: FileId, pages: Extent) -> Place {
+        let Some(f) = self.files.get(&id) else { return Place::Stray };
+        let (q, n) = (pages.start.0, pages.count.0);
+        // Upwards: the streams expected at or before q, nearest first.
+        for (&next, &sid) in f.forward.range(..=q).rev().take(LOOKS_MAX) {
+            let Some(s) = self.streams.get(sid) else { continue };
+            let reach = match s.course {
+                Course::Forward => s.frontier.max(next) + (s.ahead / 4).max(s.skip),
+                _ => next,
+            };
+            if q <= reach {
+                return Place::Continues(sid);
+            }
+        }
+        // Just behind an expectation: read again, unaligned, retried, or late among reordered ones.
+        if let Some((&next, &sid)) = f.forward.range(q + 1..).next()
+            && let Some(s) = self.streams.get(sid)
+        {
+            let slack = (s.ahead / 4).max(s.request).max(1);
+            if q + n > next && q >= s.first && next - q <= slack.max(n) {
+                return Place::Continues(sid);
+            }
+            if q + n <= next && next - q <= slack && (q >= s.first || s.course == Course::Forward) {
+                return Place::Repeats(sid);
+            }
+        }
+        // Downwards: the stream whose lowest page is where this read ends, or a little above.
+        if let Some((&low, &sid)) = f.backward.range(q + n..).next()
+            && let Some(s) = self.streams.get(sid)
+            && low - (q + n)
+                <= if s.course == Course::Backward { (s.ahead / 4).max(low - s.frontier.min(low)) } else { 0 }
+        {
+            return Place::Continues(sid);
+        }
+        // Strides, with a page of play for reads that are not aligned.
+        if let Some((_, &sid)) = f.strides.range(q.saturating_sub(1)..=q + 1).next()
+            && self.streams.get(sid).is_some()
+        {
+            return Place::Continues(sid);
+        }
+        let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
+        if used_before {
+            let history = f.table.history(PageIndex(q), HISTORY_MAX);
+            return Place::History(history.0.max(1));
+        }
+        Place::Stray
+    }
+
+    /// Moves the stream over `pages`, or turns a seed into what it has become.
+    pub(super) fn advance(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let (id, q, n) = (s.file, pages.start.0, pages.count.0);
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let was_seed = s.course == Course::Seed;
+        let (old_next, old_first) = (s.next, s.first);
+        s.request = n;
+        s.touched(now);
+        match s.course {
+            Course::Seed if q + n <= s.first => {
+                f.forward.remove(&s.next);
+                f.backward.remove(&s.first);
+                s.course = Course::Backward;
+                s.first = s.next;
+                s.next = q;
+                s.frontier = q;
+                f.backward.insert(q, sid);
+            }
+            Course::Seed | Course::Forward => {
+                if was_seed {
+                    f.backward.remove(&s.first);
+                    s.course = Course::Forward;
+                }
+                if q > s.frontier.max(old_next) {
+                    s.skip = s.skip.max(q - s.frontier.max(old_next));
+                }
+                f.forward.remove(&old_next);
+                s.next = old_next.max(q + n);
+                s.frontier = s.frontier.max(s.next);
+                f.forward.insert(s.next, sid);
+            }
+            Course::Backward => {
+                f.backward.remove(&old_next);
+                s.next = old_next.min(q);
+                s.frontier = s.frontier.min(s.next);
+                f.backward.insert(s.next, sid);
+            }
+            Course::Stride { period, .. } => {
+                f.strides.remove(&old_next);
+                let next = q.checked_add_signed(period).unwrap_or(u64::MAX);
+                s.next = next;
+                if (period > 0 && s.frontier < next) || (period < 0 && s.frontier > next) {
+                    s.frontier = next;
+                }
+                f.strides.insert(next, sid);
+            }
+        }
+        if was_seed {
+            self.counters.streams += 1;
+            self.fate(id, true);
+        }
+        // Pages that were passed quietly inside the window were read.
+        let passed = match self.streams.get(sid).map(|s| s.course) {
+            Some(Course::Forward) => Extent::between(PageIndex(old_next), PageIndex(q)),
+            Some(Course::Backward) if !was_seed => {
+                Extent::between(PageIndex(q + n), PageIndex(old_next.min(old_first)))
+            }
+            _ => Extent::new(0, 0),
+        };
+        if !passed.is_empty() {
+            let quiet: alloc::vec::Vec<Extent> = self.files[&id].table.runs(PageBit::Ahead, passed).collect();
+            for run in quiet {
+                self.use_pages(id, run);
+            }
+        }
+        self.mark_active(now, sid);
+    }
+
+    /// A read that belongs nowhere begins a seed, unless it is the third of a stride.
+    pub(super) fn begin(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) -> Option<StreamId> {
+        let (q, n) = (pages.start.0, pages.count.0);
+        if let Some(period) = self.stray(id, q, actor) {
+            let mut s = Stream::seed(id, q, n, now);
+            s.course = Course::Stride { period, run: n };
+            s.next = q.checked_add_signed(period)?;
+            s.frontier = s.next;
+            s.reads = 3;
+            let next = s.next;
+            let sid = self.streams.add(s);
+            self.counters.streams += 1;
+            self.files.get_mut(&id)?.strides.insert(next, sid);
+            self.mark_active(now, sid);
+            return Some(sid);
+        }
+        self.sow(now, id, pages)
+    }
+
+    /// Adds a seed at `pages`.
+    pub(super) fn sow(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
+        let (q, n) = (pages.start.0, pages.count.0);
+        let sid = self.streams.add(Stream::seed(id, q, n, now));
+        let f = self.files.get_mut(&id)?;
+        // Two expectations cannot stand at one page: the newer one is the likelier.
+        let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
+        f.seeds.push_back(sid);
+        let oldest = (f.seeds.len() > SEEDS_MAX).then(|| f.seeds.pop_front()).flatten();
+        if oldest.is_some() {
+            f.opened = f.opened.saturating_sub(1);
+        }
+        for other in displaced.into_iter().flatten() {
+            if self.streams.get(other).is_some_and(|s| s.course == Course::Seed || s.file != id) {
+                self.end(other);
+            }
+        }
+        if let Some(oldest) = oldest
+            && self.streams.get(oldest).is_some_and(|s| s.course == Course::Seed)
+        {
+            self.end(oldest);
+        }
+        self.idle.push_back((now, sid));
+        Some(sid)
+    }
+
+    /// A stream found in the cache's history of `history` pages before `pages` (R4).
+    pub(super) fn resume(&mut self, now: Nanos, id: FileId, pages: Extent, history: u64) -> Option<StreamId> {
+        let (q, n) = (pages.start.0, pages.count.0);
+        let mut s = Stream::seed(id, q, n, now);
+        s.course = Course::Forward;
+        s.first = q - history.min(q);
+        s.reads = 2;
+        let sid = self.streams.add(s);
+        self.counters.streams += 1;
+        let old = self.files.get_mut(&id)?.forward.insert(q + n, sid);
+        if let Some(old) = old {
+            self.streams.remove(old);
+        }
+        self.fate(id, true);
+        self.mark_active(now, sid);
+        Some(sid)
+    }
+
+    /// Ends a stream: its length is a witness, what was queued for it is not wanted any more.
+    pub(super) fn end(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.remove(sid) else { return };
+        let Some(f) = self.files.get_mut(&s.file) else { return };
+        f.unlink(sid, s.next);
+        f.unlink(sid, s.first);
+        if !matches!(s.course, Course::Stride { .. }) {
+            f.lengths.push(s.progress());
+            self.lengths.push(s.progress());
+        }
+        if s.course == Course::Seed {
+            self.fate(s.file, false);
+        } else if s.epoch == self.epoch {
+            self.active_now = self.active_now.saturating_sub(1);
+        }
+    }
+
+    /// Notes a stray of `actor` and says whether it is the third at equal distance.
+    fn stray(&mut self, id: FileId, q: u64, actor: u32) -> Option<i64> {
+        let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
+        let [a, b, _] = latest.strays;
+        latest.strays = [q, a, b];
+        latest.stray_count = latest.stray_count.saturating_add(1);
+        if latest.stray_count < 3 {
+            return None;
+        }
+        let (d1, d2) = (q.wrapping_sub(a) as i64, a.wrapping_sub(b) as i64);
+        (d1 != 0 && d1.abs_diff(d2) <= 1 && d1.unsigned_abs() > 1).then_some(d1)
+    }
+
+    /// One more seed's fate is known: it went on, or it did not.
+    fn fate(&mut self, id: FileId, went_on: bool) {
+        if let Some(f) = self.files.get_mut(&id) {
+            f.fates = f.fates << 1 | u16::from(went_on);
+            f.fates_known = f.fates_known.saturating_add(1);
+        }
+    }
+
+    /// Remembers what `actor` reads, and what was known of it, until it says how long that took.
+    pub(super) fn remember(&mut self, actor: u32, id: FileId, pages: Extent, stream: Option<StreamId>) {
+        let Some(f) = self.files.get(&id) else { return };
+        let missing = pages.count.0 - f.table.resident(pages).0;
+        let late = f.table.count(PageBit::InFlight, pages).0 > 0;
+        let believed = f.table.count(PageBit::Present, pages) == pages.count
+            && f.table.count(PageBit::Ahead, pages).0 > 0;
+        if self.latest.len() >= ACTORS_MAX && !self.latest.contains_key(&actor) {
+            self.latest.clear();
+        }
+        let entry = self.latest.entry(actor).or_insert(Latest {
+            file: id,
+            pages,
+            missing,
+            late,
+            believed,
+            stream,
+            strays: [0; 3],
+            stray_count: 0,
+        });
+        if entry.file != id {
+            entry.stray_count = 0;
+        }
+        (entry.file, entry.pages, entry.missing) = (id, pages, missing);
+        (entry.late, entry.believed, entry.stream) = (late, believed, stream);
+    }
+}

@@ -1,0 +1,680 @@
+//! `wave`, the policy of this project: twenty years of readahead, and what was missing.
+//!
+//! Linux asks one question of one open file: a page is missing or marked, which window next? `wave` asks it of the whole
+//! run: every file, every stream, one memory, each device timed. There is no number to set.
+//!
+//! ```text
+//!  Input                                   Wave                                            Action
+//!  Read f3 [4,+2) by thread 7  --> which stream? (R1-R7) --> how far? (R8-R13) --> queue --> Fetch [12,28) why=R2 mark
+//!  Waited 30 ms                --> grow (R3)                                    ^ room in flight (device.rs)
+//!  Arrived #12                 --> present; device timed -----------------------'
+//! ```
+//!
+//! | rule | says | knowledge it needs; without it |
+//! |---|---|---|
+//! | R1 start | the first read of a file at page 0 opens a window of four times the read | reads; misses will do |
+//! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
+//! | R3 waited | the window grows four-, then twofold, only when its reader waited | timed reads; else a miss counts as a wait |
+//! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
+//! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream | reads |
+//! | R6 reverse | a read that ends where a run began turns it round | reads |
+//! | R7 stride | three reads equally far apart predict the fourth | reads; marks only: learns from misses |
+//! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
+//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended (lengths.rs) | ends of runs |
+//! | R10 in step | waiting streams are opened ahead when those before them went on | reads |
+//! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
+//! | R12 thrash | an arrived page that is gone at its read halves its stream and the memory believed in | arrivals; else never |
+//! | R13 shares | streams share half of the memory, and 8 MiB + 15 % of what was used of speculation | none |
+//! | R14 large | of a read larger than the kernel sends at once the rest is fetched with it | reads |
+//! | R15 advice | what the program advises is done: exactly, and no more | advice |
+//!
+//! Worked example, one reader of 8 KiB on a device that takes 30 ms (pages):
+//!
+//! ```text
+//! read [0,2)    fetch [2,10)    ahead=8    R1 start          waited 30 ms
+//! read [2,4)    fetch [10,36)   ahead=32   R3 waited         ...
+//! ```
+
+mod density;
+mod device;
+mod lengths;
+mod locate;
+mod plan;
+mod stream;
+
+use crate::decision::{Decision, Pattern, Why};
+use crate::table::{PageBit, PageTable};
+use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::window::Window;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use density::Density;
+use device::Device;
+use lengths::Lengths;
+use stream::{Course, StreamId, Streams};
+
+/// Streams that may wait for their second read in one file; the oldest gives up its place.
+const SEEDS_MAX: usize = 4096;
+/// Decisions kept for whoever asks; the oldest goes.
+const TRACE_MAX: usize = 65_536;
+/// Speculation that a run may have out before it has used anything: 8 MiB, what one window of a virtual disk risks today.
+const SPECULATION_MIN: u64 = 2048;
+/// Of a window cut or raised by R9 this share must be used on average.
+const USED_PERCENT: u64 = 85;
+/// An active stream is one that was touched in this epoch or the last.
+const EPOCH: Nanos = Nanos::from_ms(2000);
+
+/// What a driver fixes for a run. Everything else is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Memory that prefetched pages may occupy. Half of it is shared out to streams (R13).
+    pub memory: Bytes,
+    /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
+    pub waste_percent: u32,
+    /// Largest request that the driver can send at once.
+    pub request_max: PageCount,
+    /// Pages that the reader's own read brings at once, however large it is; the rest is ours (R14).
+    pub reader_max: PageCount,
+}
+
+impl Default for Config {
+    /// 1 GiB, 15 %, requests of 128 KiB: what an unprivileged driver has where nothing is known of the machine.
+    fn default() -> Self {
+        Self {
+            memory: Bytes(1 << 30),
+            waste_percent: 15,
+            request_max: PageCount(32),
+            reader_max: PageCount(32),
+        }
+    }
+}
+
+/// Names a fetch from its [`Action::Fetch`] to its arrival or failure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct FetchId(pub u64);
+
+/// What a program says of its reads (posix_fadvise).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advice {
+    /// Nothing special.
+    Normal,
+    /// In order.
+    Sequential,
+    /// In no order: fetch nothing ahead.
+    Random,
+    /// These pages soon: fetch them.
+    WillNeed,
+    /// Not these pages: forget them.
+    DontNeed,
+}
+
+/// What a driver tells. All but `Read` are optional, may be late and may be partial: see the table of rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// A file appears, on the device of that number, so many bytes long. Again: it has that size now.
+    Open {
+        /// The driver's number.
+        file: FileId,
+        /// Files with the same number share what is learnt of their device.
+        device: u64,
+        /// Its size.
+        size: Bytes,
+    },
+    /// A file is read no more.
+    Close {
+        /// Which.
+        file: FileId,
+    },
+    /// These pages are about to be read.
+    Read {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+        /// By whom: a thread, say.
+        actor: u32,
+    },
+    /// The latest read of `actor` has taken so long.
+    Waited {
+        /// Who.
+        actor: u32,
+        /// How long.
+        took: Nanos,
+    },
+    /// These pages were read some time ago, quietly.
+    Used {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+    },
+    /// A fetch has arrived.
+    Arrived {
+        /// Which.
+        fetch: FetchId,
+    },
+    /// A fetch has failed, or was never sent.
+    Failed {
+        /// Which.
+        fetch: FetchId,
+    },
+    /// A sample found these pages present.
+    Present {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+    },
+    /// A sample, or an eviction, found these pages absent.
+    Dropped {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+    },
+    /// The program gave advice.
+    Advised {
+        /// Of which file.
+        file: FileId,
+        /// Which pages; all of the file for the first three kinds.
+        pages: Extent,
+        /// What it said.
+        advice: Advice,
+    },
+    /// Memory that prefetched pages may occupy from now on.
+    Memory {
+        /// So much.
+        bytes: Bytes,
+    },
+}
+
+/// What the driver is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Fetch these pages, none of which is present or in flight as far as is known.
+    Fetch {
+        /// To be named on arrival.
+        id: FetchId,
+        /// Of which file.
+        file: FileId,
+        /// At most [`Config::request_max`] pages.
+        pages: Extent,
+        /// Whether somebody waits for it already.
+        demand: bool,
+        /// The rule.
+        why: Why,
+    },
+}
+
+/// One decision, as `explain` prints it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Explained {
+    /// When.
+    pub at: Nanos,
+    /// Of which file.
+    pub file: FileId,
+    /// The read that led to it.
+    pub read: Extent,
+    /// The window, its pattern and the reason.
+    pub decision: Decision,
+    /// Streams active then.
+    pub streams: u64,
+}
+
+/// The counters of a run. The one set: every figure shown to a user comes from here or from the driver's own bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Reads told.
+    pub reads: u64,
+    /// Reads that waited.
+    pub stalls: u64,
+    /// Time that reads waited, in ns.
+    pub stalled_ns: u64,
+    /// Different pages read.
+    pub pages_used: u64,
+    /// Pages fetched ahead.
+    pub pages_ahead: u64,
+    /// Of those, pages read later.
+    pub pages_useful: u64,
+    /// Of those, pages whose reader came while they were under way.
+    pub pages_late: u64,
+    /// Windows decided.
+    pub windows: u64,
+    /// Windows that lost a page before its read (R12).
+    pub windows_thrashed: u64,
+    /// Streams of two reads or more that were found.
+    pub streams: u64,
+    /// Fetches that failed.
+    pub fetches_failed: u64,
+}
+
+struct File {
+    device: u64,
+    end: u64,
+    table: PageTable,
+    /// Streams and seeds that go up, by the page expected next.
+    forward: BTreeMap<u64, StreamId>,
+    /// Streams that go down and seeds, by the page before which the next read ends.
+    backward: BTreeMap<u64, StreamId>,
+    /// Strides, by the start of the next read.
+    strides: BTreeMap<u64, StreamId>,
+    seeds: VecDeque<StreamId>,
+    /// How far down `seeds` R10 has opened windows, and what became of the latest 16 seeds (bit set: went on).
+    opened: usize,
+    fates: u16,
+    fates_known: u32,
+    density: Density,
+    lengths: Lengths,
+    random: bool,
+    sequential: bool,
+}
+
+impl File {
+    /// Takes a stream out of the maps where it stands at `page`.
+    fn unlink(&mut self, sid: StreamId, page: u64) {
+        for map in [&mut self.forward, &mut self.backward, &mut self.strides] {
+            if map.get(&page) == Some(&sid) {
+                map.remove(&page);
+            }
+        }
+    }
+}
+
+/// What a thread read last: a read is told before and after.
+#[derive(Clone, Copy)]
+struct Latest {
+    file: FileId,
+    pages: Extent,
+    missing: u64,
+    late: bool,
+    believed: bool,
+    stream: Option<StreamId>,
+    /// Starts of its latest reads that belonged to no stream.
+    strays: [u64; 3],
+    stray_count: u8,
+}
+
+struct Flight {
+    file: FileId,
+    device: u64,
+    pages: Extent,
+    issued: Nanos,
+}
+
+/// A part of a window that was decided and not yet sent.
+struct Wanted {
+    file: FileId,
+    pages: Extent,
+    demand: bool,
+    why: Why,
+    /// The stream that it is for: if that ends, nobody wants it.
+    stream: Option<StreamId>,
+}
+
+#[derive(Default)]
+struct Queue {
+    device: Device,
+    demand: VecDeque<Wanted>,
+    urgent: VecDeque<Wanted>,
+    ahead: VecDeque<Wanted>,
+}
+
+/// The brain of a run.
+pub struct Wave {
+    config: Config,
+    files: BTreeMap<FileId, File>,
+    streams: Streams,
+    /// Streams by last touch, oldest first, with the touch's time: stale entries are passed over.
+    idle: VecDeque<(Nanos, StreamId)>,
+    latest: BTreeMap<u32, Latest>,
+    queues: BTreeMap<u64, Queue>,
+    flights: BTreeMap<FetchId, Flight>,
+    next_fetch: u64,
+    lengths: Lengths,
+    memory_believed: u64,
+    /// Pages fetched ahead, present or in flight, not read yet.
+    unread: u64,
+    epoch: u32,
+    epoch_start: Nanos,
+    active_now: u64,
+    active_before: u64,
+    counters: Counters,
+    changed: Vec<(FileId, u64)>,
+    trace: VecDeque<Explained>,
+}
+
+impl Wave {
+    /// A brain that knows nothing yet.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            files: BTreeMap::new(),
+            streams: Streams::default(),
+            idle: VecDeque::new(),
+            latest: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            next_fetch: 0,
+            lengths: Lengths::default(),
+            memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
+            unread: 0,
+            epoch: 0,
+            epoch_start: Nanos(0),
+            active_now: 0,
+            active_before: 0,
+            counters: Counters::default(),
+            changed: Vec::new(),
+            trace: VecDeque::new(),
+        }
+    }
+
+    /// Takes one input. What is to be done then comes out of [`Wave::poll`].
+    pub fn handle(&mut self, now: Nanos, input: Input) {
+        match input {
+            Input::Open { file, device, size } => self.open(file, device, size),
+            Input::Close { file } => self.close(file),
+            Input::Read { file, pages, actor } => self.read(now, file, pages, actor),
+            Input::Waited { actor, took } => self.waited(now, actor, took),
+            Input::Used { file, pages } => {
+                self.use_pages(file, pages);
+            }
+            Input::Arrived { fetch } => self.arrived(now, fetch),
+            Input::Failed { fetch } => self.failed(fetch),
+            Input::Present { file, pages } => {
+                if let Some(f) = self.files.get_mut(&file) {
+                    f.table.set(PageBit::Present, pages);
+                    self.touch_leaves(file, pages);
+                }
+            }
+            Input::Dropped { file, pages } => self.dropped(file, pages),
+            Input::Advised { file, pages, advice } => self.advised(now, file, pages, advice),
+            Input::Memory { bytes } => {
+                self.config.memory = bytes;
+                self.memory_believed = bytes.0 / crate::units::PAGE_SIZE;
+            }
+        }
+    }
+
+    /// The next thing to do, demand before speculation, never more in flight than the device digests. Call until `None`
+    /// after each input.
+    pub fn poll(&mut self, now: Nanos) -> Option<Action> {
+        let devices: Vec<u64> = self
+            .queues
+            .iter()
+            .filter(|(_, q)| !(q.demand.is_empty() && q.urgent.is_empty() && q.ahead.is_empty()))
+            .map(|(&d, _)| d)
+            .collect();
+        devices.into_iter().find_map(|device| self.poll_device(now, device))
+    }
+
+    /// Files' leaves of 64 pages whose state changed since the last call, for drivers that publish what is quiet.
+    pub fn take_changed(&mut self) -> Vec<(FileId, u64)> {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// One bit for each of the 64 pages of a leaf: (needs no event, has arrived). A page needs an event where it is
+    /// neither present nor in flight, or carries a mark.
+    pub fn leaf(&self, file: FileId, leaf: u64) -> (u64, u64) {
+        let Some(f) = self.files.get(&file) else { return (0, 0) };
+        let word = |bit| f.table.word(bit, leaf);
+        let present = word(PageBit::Present);
+        let quiet = (present | word(PageBit::InFlight)) & !word(PageBit::Mark);
+        (quiet, present & quiet)
+    }
+
+    /// Whether `page` is known present or in flight.
+    pub fn resident(&self, file: FileId, page: PageIndex) -> bool {
+        self.files
+            .get(&file)
+            .is_some_and(|f| f.table.resident(Extent { start: page, count: PageCount(1) }).0 > 0)
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Pages fetched ahead and not read so far.
+    pub fn unread(&self) -> PageCount {
+        PageCount(self.unread)
+    }
+
+    /// Streams and seeds alive.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// What was learnt of a device: latency, bytes a second at best, requests that may be in flight.
+    pub fn device(&self, device: u64) -> Option<(Option<Nanos>, Option<u64>, u32)> {
+        self.queues.get(&device).map(|q| (q.device.latency(), q.device.rate(), q.device.flight_max()))
+    }
+
+    /// Takes the decisions made since the last call, oldest first.
+    pub fn take_trace(&mut self) -> impl Iterator<Item = Explained> {
+        core::mem::take(&mut self.trace).into_iter()
+    }
+
+    /// States what must hold between inputs.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn check(&self) {
+        let mut ahead = 0;
+        for (id, f) in &self.files {
+            let all = Extent::new(0, f.end);
+            ahead += f.table.count(PageBit::Ahead, all).0;
+            for run in f.table.runs(PageBit::Ahead, all) {
+                assert_eq!(
+                    f.table.resident(run),
+                    run.count,
+                    "file {id}: a page fetched ahead is present or in flight"
+                );
+            }
+            for (&next, &sid) in &f.forward {
+                if let Some(s) = self.streams.get(sid) {
+                    assert_eq!((s.file, s.next), (*id, next), "a stream is found where it is expected");
+                    assert!(s.frontier >= s.next || s.course == Course::Backward, "{s:?}");
+                }
+            }
+            assert!(f.seeds.len() <= SEEDS_MAX, "seeds are bounded");
+        }
+        assert_eq!(ahead, self.unread, "unread pages are counted one by one");
+        for flight in self.flights.values() {
+            let f = self.files.get(&flight.file);
+            assert!(
+                f.is_none_or(|f| flight.pages.end().0 <= f.end || f.end == 0),
+                "nothing is fetched past the end of a file"
+            );
+        }
+        assert!(self.trace.len() <= TRACE_MAX);
+    }
+
+    fn open(&mut self, id: FileId, device: u64, size: Bytes) {
+        let end = PageCount::holding(size).0;
+        let file = self.files.entry(id).or_insert_with(|| File {
+            device,
+            end,
+            table: PageTable::new(PageIndex(end)),
+            forward: BTreeMap::new(),
+            backward: BTreeMap::new(),
+            strides: BTreeMap::new(),
+            seeds: VecDeque::new(),
+            opened: 0,
+            fates: 0,
+            fates_known: 0,
+            density: Density::default(),
+            lengths: Lengths::default(),
+            random: false,
+            sequential: false,
+        });
+        if end < file.end {
+            let lost = file.table.count(PageBit::Ahead, Extent::between(PageIndex(end), PageIndex(file.end)));
+            self.unread -= lost.0;
+        }
+        file.end = end;
+        file.table.set_end_of_file(PageIndex(end));
+        self.queues.entry(device).or_default();
+    }
+
+    fn close(&mut self, id: FileId) {
+        let Some(file) = self.files.remove(&id) else { return };
+        self.unread -= file.table.count(PageBit::Ahead, Extent::new(0, file.end)).0;
+        for sid in
+            file.forward.into_values().chain(file.strides.into_values()).chain(file.backward.into_values())
+        {
+            if let Some(stream) = self.streams.remove(sid) {
+                self.lengths.push(stream.progress());
+            }
+        }
+        self.latest.retain(|_, latest| latest.file != id);
+    }
+
+    /// Marks pages read; returns how many of them had been fetched ahead and not read before.
+    fn use_pages(&mut self, id: FileId, pages: Extent) -> u64 {
+        let Some(f) = self.files.get_mut(&id) else { return 0 };
+        let useful = f.table.clear(PageBit::Ahead, pages).0;
+        self.counters.pages_used += f.table.set(PageBit::Used, pages).0;
+        self.counters.pages_useful += useful;
+        self.unread -= useful;
+        useful
+    }
+
+    fn arrived(&mut self, now: Nanos, id: FetchId) {
+        let Some(flight) = self.flights.remove(&id) else { return };
+        if let Some(f) = self.files.get_mut(&flight.file) {
+            f.table.clear(PageBit::InFlight, flight.pages);
+            f.table.set(PageBit::Present, flight.pages);
+            self.touch_leaves(flight.file, flight.pages);
+        }
+        if let Some(queue) = self.queues.get_mut(&flight.device) {
+            queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued));
+        }
+    }
+
+    fn failed(&mut self, id: FetchId) {
+        let Some(flight) = self.flights.remove(&id) else { return };
+        self.counters.fetches_failed += 1;
+        if let Some(queue) = self.queues.get_mut(&flight.device) {
+            queue.device.gone(flight.pages.count.0);
+        }
+        self.forget(flight.file, flight.pages, false);
+    }
+
+    fn dropped(&mut self, id: FileId, pages: Extent) {
+        self.forget(id, pages, true);
+    }
+
+    /// Takes it that pages are not there (any more). Pages in flight stay so where `arrived_only`.
+    fn forget(&mut self, id: FileId, pages: Extent, arrived_only: bool) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let bit = if arrived_only { PageBit::Present } else { PageBit::InFlight };
+        let runs: Vec<Extent> = f.table.runs(bit, pages).collect();
+        for run in runs {
+            self.unread -= f.table.clear(PageBit::Ahead, run).0;
+            f.table.clear(bit, run);
+            f.table.clear(PageBit::Mark, run);
+        }
+        self.touch_leaves(id, pages);
+    }
+
+    fn touch_leaves(&mut self, file: FileId, pages: Extent) {
+        if pages.is_empty() {
+            return;
+        }
+        for leaf in pages.start.0 / 64..=(pages.end().0 - 1) / 64 {
+            if self.changed.last() != Some(&(file, leaf)) {
+                self.changed.push((file, leaf));
+            }
+        }
+    }
+
+    fn explain(
+        &mut self,
+        now: Nanos,
+        file: FileId,
+        read: Extent,
+        window: Window,
+        pattern: Pattern,
+        why: Why,
+    ) {
+        self.counters.windows += 1;
+        if self.trace.len() == TRACE_MAX {
+            self.trace.pop_front();
+        }
+        let streams = self.active();
+        self.trace.push_back(Explained {
+            at: now,
+            file,
+            read,
+            decision: Decision { window, pattern, why },
+            streams,
+        });
+    }
+
+    // ---- sending ---------------------------------------------------------------------------------------------------
+
+    fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
+        loop {
+            let queue = self.queues.get_mut(&device)?;
+            let piece_max = piece_pages(&queue.device, self.config.request_max);
+            let line = if !queue.demand.is_empty() {
+                &mut queue.demand
+            } else if !queue.device.has_room() {
+                return None;
+            } else if !queue.urgent.is_empty() {
+                &mut queue.urgent
+            } else {
+                &mut queue.ahead
+            };
+            let wanted = line.front_mut()?;
+            let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
+            let file = self.files.get_mut(&wanted.file).filter(|_| alive);
+            let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
+            let (Some(file), Some(hole)) = (file, hole) else {
+                line.pop_front();
+                continue;
+            };
+            // Pieces keep to multiples of their size, so that two windows that meet share no request.
+            let room = piece_max - hole.start.0 % piece_max;
+            let pages = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
+            wanted.pages = Extent::between(pages.end(), wanted.pages.end());
+            let (demand, why, id) = (wanted.demand, wanted.why, wanted.file);
+            file.table.set(PageBit::InFlight, pages);
+            if !demand {
+                self.unread += file.table.set(PageBit::Ahead, pages).0;
+                self.counters.pages_ahead += pages.count.0;
+            }
+            queue.device.issued(now, pages.count.0);
+            let fetch = FetchId(self.next_fetch);
+            self.next_fetch += 1;
+            self.flights.insert(fetch, Flight { file: id, device, pages, issued: now });
+            self.touch_leaves(id, pages);
+            return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
+        }
+    }
+
+    fn want(&mut self, wanted: Wanted, urgent: bool) {
+        let Some(f) = self.files.get(&wanted.file) else { return };
+        let pages = wanted.pages.intersection(Extent::new(0, f.end));
+        if pages.is_empty() {
+            return;
+        }
+        let queue = self.queues.entry(f.device).or_default();
+        let line = if wanted.demand {
+            &mut queue.demand
+        } else if urgent {
+            &mut queue.urgent
+        } else {
+            &mut queue.ahead
+        };
+        line.push_back(Wanted { pages, ..wanted });
+    }
+}
+
+/// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; at least
+/// 128 KiB, at most what the driver can send.
+fn piece_pages(device: &Device, request_max: PageCount) -> u64 {
+    let eighth = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
+    let eighth = if eighth.is_power_of_two() { eighth } else { eighth.next_power_of_two() / 2 };
+    eighth.clamp(32, request_max.0.max(32)).min(request_max.0.max(1))
+}

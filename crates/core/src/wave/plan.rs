@@ -1,0 +1,551 @@
+//! R1, R3, R8-R15: how far ahead of a stream to fetch, and what to do about a read that belongs to none.
+//!
+//! ```text
+//! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
+//!                              cut or raised by  runs that ended (R9)
+//!                              cut to            its share of half the memory, and of the speculation allowed (R13)
+//! ```
+//!
+//! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
+//! would be the waste; so no more is let out than 8 MiB and 15 % of what was used, divided by the streams:
+//!
+//! ```text
+//! 1 stream, nothing used yet      2048 pages         1 stream after 256 MiB      2048 + 0.15 * 65536 = 11878 pages
+//! 512 streams, nothing used yet      4 pages each    512 streams after 256 MiB                          23 pages each
+//! ```
+
+use super::locate::Place;
+use super::stream::{Course, StreamId};
+use super::{Advice, EPOCH, SPECULATION_MIN, USED_PERCENT, Wanted, Wave};
+use crate::decision::{Pattern, Why};
+use crate::table::PageBit;
+use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::window::Window;
+
+/// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
+const HIT_NS_MAX: u64 = 20_000;
+/// Copying a page, generously.
+const COPY_NS: u64 = 1_000;
+/// No rule wants less ahead of a stream than this.
+const AHEAD_MIN: u64 = 4;
+
+impl Wave {
+    pub(super) fn read(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let pages = pages.intersection(Extent::new(0, f.end));
+        if pages.is_empty() {
+            return;
+        }
+        self.counters.reads += 1;
+        f.table.clear(PageBit::Mark, pages);
+        let place = self.place(id, pages);
+        self.remember(actor, id, pages, None);
+        let (missing, bought) = {
+            let f = &self.files[&id];
+            (pages.count.0 - f.table.resident(pages).0, f.table.count(PageBit::Ahead, pages).0 > 0)
+        };
+        self.use_pages(id, pages);
+        let stream = match place {
+            Place::Continues(sid) => {
+                self.advance(now, sid, pages);
+                Some(sid)
+            }
+            Place::Repeats(sid) => Some(sid),
+            Place::History(history) => self.resume(now, id, pages, history),
+            Place::Stray => self.begin(now, id, pages, actor),
+        };
+        if let Some(latest) = self.latest.get_mut(&actor) {
+            latest.stream = stream;
+        }
+        if missing > self.config.reader_max.0 {
+            let rest = Extent::between(pages.start + self.config.reader_max, pages.end());
+            self.explain(now, id, pages, whole(rest), Pattern::Oversize, Why("R14 rest of a large read"));
+            self.want(
+                Wanted {
+                    file: id,
+                    pages: rest,
+                    demand: true,
+                    why: Why("R14 rest of a large read"),
+                    stream: None,
+                },
+                true,
+            );
+        }
+        // The reader's own read brings these pages: until it has, they are under way.
+        if let Some(f) = self.files.get_mut(&id) {
+            let holes: alloc::vec::Vec<Extent> = f.table.holes(pages).collect();
+            if missing <= self.config.reader_max.0 {
+                for hole in holes {
+                    f.table.set(PageBit::InFlight, hole);
+                }
+            }
+        }
+        self.touch_leaves(id, pages);
+        if let Some(sid) = stream {
+            self.plan_read(now, sid, pages, place, missing, bought);
+        }
+        self.sweep(now);
+    }
+
+    fn plan_read(
+        &mut self,
+        now: Nanos,
+        sid: StreamId,
+        pages: Extent,
+        place: Place,
+        missing: u64,
+        bought: bool,
+    ) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let id = s.file;
+        match s.course {
+            Course::Seed => self.plan_seed(now, sid, pages, missing, bought),
+            Course::Stride { .. } => {
+                s.ahead = s.ahead.max(2);
+                self.plan_stride(now, sid, pages);
+                // What a stride visits may become streams of their own: a matrix read by columns.
+                self.sow(now, id, pages);
+            }
+            Course::Forward | Course::Backward => {
+                let established = matches!(place, Place::Continues(_)) && s.reads > 2;
+                if s.ahead == 0 {
+                    s.ahead = (4 * s.request).max(AHEAD_MIN);
+                }
+                let why = if missing > 0 && established { Why("R3 waited") } else { Why("R2 next") };
+                let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
+                if missing > 0 && established {
+                    s.waited = true;
+                    grow(s);
+                }
+                self.plan_stream(now, sid, pages, why);
+                if !established {
+                    self.open_in_step(now, id, pages);
+                }
+            }
+        }
+    }
+
+    /// The latest read of `actor` took so long.
+    pub(super) fn waited(&mut self, now: Nanos, actor: u32, took: Nanos) {
+        let Some(latest) = self.latest.get(&actor).copied() else { return };
+        let pages = latest.pages;
+        let Some(f) = self.files.get_mut(&latest.file) else { return };
+        f.table.clear(PageBit::InFlight, pages);
+        f.table.set(PageBit::Present, pages);
+        let device = f.device;
+        self.touch_leaves(latest.file, pages);
+        if took.0 <= HIT_NS_MAX + COPY_NS * pages.count.0 {
+            return;
+        }
+        self.counters.stalls += 1;
+        self.counters.stalled_ns += took.0;
+        if latest.missing == pages.count.0 && pages.count <= self.config.reader_max {
+            if let Some(queue) = self.queues.get_mut(&device) {
+                queue.device.timed(now, pages.count.bytes(), took);
+            }
+        }
+        let Some(sid) = latest.stream else { return };
+        if latest.believed {
+            self.thrashed(now, sid, pages);
+            return;
+        }
+        if latest.late {
+            self.counters.pages_late += pages.count.0;
+        }
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        match s.course {
+            Course::Forward | Course::Backward if latest.missing == 0 => {
+                s.waited = true;
+                grow(s);
+                self.plan_stream(now, sid, pages, Why("R3 waited"));
+            }
+            Course::Stride { .. } => {
+                s.ahead = (s.ahead * 2).min(4096);
+                self.plan_stride(now, sid, pages);
+            }
+            _ => {}
+        }
+    }
+
+    /// R12: a page that had arrived was gone when its reader came.
+    fn thrashed(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        self.counters.windows_thrashed += 1;
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let (id, from, to) = (s.file, s.next, s.frontier);
+        s.ahead = (s.ahead / 2).max(AHEAD_MIN);
+        s.frontier = s.next;
+        self.memory_believed =
+            (self.memory_believed - self.memory_believed / 8).max(self.unread / 2).max(256);
+        self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
+        self.plan_stream(now, sid, pages, Why("R12 thrashed"));
+    }
+
+    /// R1, R9, R11: the first read of what may become a stream.
+    fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64, bought: bool) {
+        let Some(s) = self.streams.get(sid) else { return };
+        let id = s.file;
+        let f = &self.files[&id];
+        if f.random {
+            return;
+        }
+        let n = pages.count.0;
+        let cap = self.share();
+        let known = f.lengths.window(n, PageCount(cap), USED_PERCENT);
+        let known = known.or_else(|| self.lengths.window(n, PageCount(cap), USED_PERCENT));
+        let (ahead, why, pattern) = match known {
+            Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
+            _ if f.sequential || pages.start.0 == 0 && known.is_none() => {
+                ((4 * n).max(AHEAD_MIN), Why("R1 start"), Pattern::Initial)
+            }
+            _ => (0, Why("R11"), Pattern::Cluster),
+        };
+        if ahead > 0 {
+            let Some(s) = self.streams.get_mut(sid) else { return };
+            s.ahead = ahead;
+            let (start, end) = (s.frontier, (s.next + ahead).min(self.files[&id].end));
+            s.frontier = s.frontier.max(end);
+            self.fetch(
+                now,
+                sid,
+                pages,
+                Extent::between(PageIndex(start), PageIndex(end)),
+                None,
+                pattern,
+                why,
+            );
+            return;
+        }
+        if bought {
+            if let Some(f) = self.files.get_mut(&id) {
+                f.density.served(pages);
+            }
+        }
+        if missing > 0 {
+            self.rent(now, id, pages);
+        }
+    }
+
+    /// R11: a stray pays rent; a region may have paid its price.
+    fn rent(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let Some(queue) = self.queues.get(&f.device) else { return };
+        let Some(latency) = queue.device.latency() else { return };
+        let rate = queue.device.rate().unwrap_or_else(|| {
+            // Nothing was fetched yet: a read of one piece in one latency is the least that a device can do.
+            128 * 1024 * 1_000_000_000 / latency.0.max(1)
+        });
+        let memory = self.memory_believed / 4;
+        let table = &f.table;
+        let price = |region: Extent| {
+            if region.count.0 > memory {
+                return u64::MAX;
+            }
+            let missing = region.count.0 - table.resident(region).0;
+            latency.0.saturating_add(
+                missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1),
+            )
+        };
+        let Some((region, why)) = f.density.read(pages, latency.0, f.end, price) else { return };
+        let why = Why(why);
+        self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
+        self.want(Wanted { file: id, pages: region, demand: false, why, stream: None }, true);
+    }
+
+    /// R10: seeds that wait behind one that went on are opened, twice as many each time, while three of four do.
+    fn open_in_step(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let known = f.fates_known.min(16);
+        let went_on = (f.fates & ((1u32 << known) - 1) as u16).count_ones();
+        if known < 3 || 4 * went_on < 3 * known {
+            return;
+        }
+        while f
+            .seeds
+            .front()
+            .is_some_and(|&sid| self.streams.get(sid).is_none_or(|s| s.course != Course::Seed))
+        {
+            f.seeds.pop_front();
+            f.opened = f.opened.saturating_sub(1);
+        }
+        let from = f.opened.min(f.seeds.len());
+        let to = (2 * from + 4).min(f.seeds.len());
+        f.opened = to;
+        let waiting: alloc::vec::Vec<StreamId> = f.seeds.range(from..to).copied().collect();
+        for sid in waiting {
+            let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Seed && s.ahead == 0)
+            else {
+                continue;
+            };
+            s.ahead = (4 * s.request).max(AHEAD_MIN);
+            let (start, ahead) = (s.frontier, s.ahead);
+            let end = s.next + ahead.min(self.speculation_share());
+            let Some(s) = self.streams.get_mut(sid) else { continue };
+            s.frontier = s.frontier.max(end);
+            let window = Extent::between(PageIndex(start), PageIndex(end));
+            self.fetch(now, sid, pages, window, None, Pattern::Context, Why("R10 in step"));
+        }
+    }
+
+    /// Pushes a stream's frontier as far as the rules want it.
+    fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
+        let Some(s) = self.streams.get(sid) else { return };
+        let f = &self.files[&s.file];
+        if f.random {
+            return;
+        }
+        let end_of_file = f.end;
+        let (target, why) = self.target(sid, why);
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let down = s.course == Course::Backward;
+        let out = if down { s.next - s.frontier } else { s.frontier - s.next };
+        let step = (target / 4).max(1);
+        let urgent = core::mem::take(&mut s.waited) || out == 0;
+        if target < out + step {
+            // Far enough. The page where the reader will have come near enough to ask again keeps its mark.
+            return;
+        }
+        let (window, mark) = if down {
+            let start = s.next.saturating_sub(target);
+            let window = Extent::between(PageIndex(start), PageIndex(s.frontier));
+            s.frontier = start;
+            (window, s.next.saturating_sub(step.max(1)))
+        } else {
+            let mut end = s.next + target;
+            // A short rest of the file is fetched with the window (spec 5.13).
+            if end_of_file.saturating_sub(end) <= step {
+                end = end_of_file;
+            }
+            let window = Extent::between(PageIndex(s.frontier), PageIndex(end.min(end_of_file)));
+            s.frontier = s.frontier.max(end.min(end_of_file));
+            (window, s.next + step - 1)
+        };
+        let (mark_width, first_of_file) = (s.skip.max(1), s.first == 0);
+        let pattern = match (down, why.0) {
+            (true, _) => Pattern::Backwards,
+            (_, "R4 context") => Pattern::Context,
+            (_, "R12 thrashed") => Pattern::Thrash,
+            _ if s.reads <= 2 && first_of_file => Pattern::Initial,
+            _ => Pattern::Subsequent,
+        };
+        let mark = Extent::new(mark, mark_width);
+        self.fetch_urgent(now, sid, pages, window, Some(mark), pattern, why, urgent);
+    }
+
+    /// Pages that the rules want ahead of a stream, and the rule that had the last word.
+    fn target(&self, sid: StreamId, why: Why) -> (u64, Why) {
+        let Some(s) = self.streams.get(sid) else { return (0, why) };
+        let f = &self.files[&s.file];
+        let mut target = s.ahead;
+        let mut why = why;
+        let share = self.share();
+        let known = f
+            .lengths
+            .window(s.progress(), PageCount(share), USED_PERCENT)
+            .or_else(|| self.lengths.window(s.progress(), PageCount(share), USED_PERCENT));
+        match known {
+            Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
+            Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
+            _ => {
+                let speculation = self.speculation_share();
+                if speculation < target {
+                    (target, why) = (speculation, Why("R13 share of speculation"));
+                }
+            }
+        }
+        if share < target {
+            (target, why) = (share, Why("R13 share of memory"));
+        }
+        (target, why)
+    }
+
+    /// Half the memory believed in, divided by the streams.
+    fn share(&self) -> u64 {
+        (self.memory_believed / 2 / self.active().max(1)).max(AHEAD_MIN)
+    }
+
+    /// What may be out unread, divided by the streams.
+    fn speculation_share(&self) -> u64 {
+        let allowed = SPECULATION_MIN + self.counters.pages_used * u64::from(self.config.waste_percent) / 100;
+        (allowed / self.active().max(1)).max(AHEAD_MIN)
+    }
+
+    /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
+    fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        let share = self.share();
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let Course::Stride { period, run } = s.course else { return };
+        let f = &self.files[&s.file];
+        let Some(queue) = self.queues.get(&f.device) else { return };
+        if f.random {
+            return;
+        }
+        let runs_max = (share / run.max(1)).max(1);
+        let ahead = s.ahead.min(runs_max) as i64;
+        let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
+        if distance > ahead / 2 && distance > 0 {
+            return;
+        }
+        let gap = period.unsigned_abs().saturating_sub(run);
+        // What one latency would carry, divided by the requests that share it.
+        let cheap = queue.device.bytes_per_latency().0 / u64::from(queue.device.flight_max());
+        let whole_stretch = PageCount(gap).bytes() <= Bytes(cheap);
+        let mut stretch: Option<Extent> = None;
+        let mut asked = alloc::vec::Vec::new();
+        for k in distance.max(0)..ahead {
+            let Some(start) = (s.next as i64).checked_add(k * period).filter(|&p| p >= 0).map(|p| p as u64)
+            else {
+                break;
+            };
+            if start >= f.end {
+                break;
+            }
+            s.frontier = start.checked_add_signed(period).unwrap_or(s.next);
+            let this = Extent::new(start, run);
+            stretch = match stretch {
+                Some(before) if whole_stretch => {
+                    Some(Extent::between(before.start.min(this.start), before.end().max(this.end())))
+                }
+                other => {
+                    asked.extend(other);
+                    Some(this)
+                }
+            };
+        }
+        asked.extend(stretch);
+        let why = if whole_stretch { Why("R8 gaps are cheap") } else { Why("R7 stride") };
+        // The reader asks again when it has come half way.
+        let mark = (s.next as i64).checked_add(period * (ahead / 2)).filter(|&p| p >= 0).map(|p| p as u64);
+        let mark = mark.map(|m| Extent::new(m, run));
+        let id = s.file;
+        for window in asked {
+            self.explain(now, id, pages, whole(window), Pattern::Stride, why);
+            self.want(Wanted { file: id, pages: window, demand: false, why, stream: Some(sid) }, false);
+        }
+        if let Some(f) = self.files.get_mut(&id)
+            && let Some(mark) = mark
+        {
+            f.table.set(PageBit::Mark, mark);
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        now: Nanos,
+        sid: StreamId,
+        read: Extent,
+        window: Extent,
+        mark: Option<Extent>,
+        pattern: Pattern,
+        why: Why,
+    ) {
+        self.fetch_urgent(now, sid, read, window, mark, pattern, why, true);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one decision in full, used twice in this file")]
+    fn fetch_urgent(
+        &mut self,
+        now: Nanos,
+        sid: StreamId,
+        read: Extent,
+        window: Extent,
+        mark: Option<Extent>,
+        pattern: Pattern,
+        why: Why,
+        urgent: bool,
+    ) {
+        let Some(file) = self.streams.get(sid).map(|s| s.file) else { return };
+        if window.is_empty() {
+            return;
+        }
+        let marked = mark.filter(|m| window.contains(m.start));
+        let tail = marked.map_or(window.count, |m| window.end().since(m.start));
+        let decision = Window { start: window.start, size: window.count, async_size: tail };
+        self.explain(now, file, read, decision, pattern, why);
+        if let Some(mark) = mark
+            && let Some(f) = self.files.get_mut(&file)
+        {
+            f.table.set(PageBit::Mark, mark);
+            self.touch_leaves(file, mark);
+        }
+        self.want(Wanted { file, pages: window, demand: false, why, stream: Some(sid) }, urgent);
+    }
+
+    /// R15: the program's own advice.
+    pub(super) fn advised(&mut self, now: Nanos, id: FileId, pages: Extent, advice: Advice) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        match advice {
+            Advice::Normal => (f.random, f.sequential) = (false, false),
+            Advice::Sequential => (f.random, f.sequential) = (false, true),
+            Advice::Random => (f.random, f.sequential) = (true, false),
+            Advice::DontNeed => self.dropped(id, pages),
+            Advice::WillNeed => {
+                let why = Why("R15 the program will need it");
+                let pages = pages.intersection(Extent::new(0, f.end));
+                let pages = Extent { count: pages.count.min(PageCount(self.memory_believed / 2)), ..pages };
+                self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
+                self.want(Wanted { file: id, pages, demand: false, why, stream: None }, true);
+            }
+        }
+    }
+
+    /// Streams active in this epoch or the last.
+    pub(super) fn active(&self) -> u64 {
+        self.active_now.max(self.active_before)
+    }
+
+    pub(super) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
+        if now.since(self.epoch_start) > EPOCH {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.epoch_start = now;
+            self.active_before = core::mem::take(&mut self.active_now);
+            // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).
+            let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
+            self.memory_believed = (self.memory_believed + memory / 16).min(memory);
+        }
+        if let Some(s) = self.streams.get_mut(sid) {
+            if s.epoch != self.epoch {
+                s.epoch = self.epoch;
+                self.active_now += 1;
+            }
+            self.idle.push_back((now, sid));
+        }
+    }
+
+    /// Ends streams that nobody has touched for long: sixteen of their own intervals and a few latencies.
+    fn sweep(&mut self, now: Nanos) {
+        for _ in 0..4 {
+            let Some(&(touched, sid)) = self.idle.front() else { return };
+            let Some(s) = self.streams.get(sid) else {
+                self.idle.pop_front();
+                continue;
+            };
+            if s.last != touched {
+                self.idle.pop_front();
+                continue;
+            }
+            let latency = self
+                .files
+                .get(&s.file)
+                .and_then(|f| self.queues.get(&f.device))
+                .and_then(|q| q.device.latency())
+                .map_or(50_000_000, |l| l.0);
+            let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000);
+            let patience = if s.course == Course::Seed { patience * 64 } else { patience };
+            if now.since(touched).0 < patience {
+                return;
+            }
+            self.idle.pop_front();
+            self.end(sid);
+        }
+    }
+}
+
+/// Fourfold while small, then twofold (spec 3.2's shape), without a ceiling of its own: R13 has those.
+fn grow(s: &mut super::stream::Stream) {
+    s.ahead = if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }.min(1 << 20);
+}
+
+/// A window that nobody waits for.
+fn whole(pages: Extent) -> Window {
+    Window { start: pages.start, size: pages.count, async_size: pages.count }
+}

@@ -1,0 +1,165 @@
+//! A stream: one reader's progress through a file. Where a read belongs is decided here; how far to fetch is not.
+//!
+//! A stream is found by the page it is expected to read next: the greatest expectation at or before the read. So any number
+//! of streams cost one look-up in an ordered map, and none of them is ever thrown out for being one too many.
+//!
+//! ```text
+//! forward    first ....read.... next |.....fetched ahead.....| frontier       reads [next, frontier) belong here
+//! backward   frontier |...fetched ahead...| next ....read.... first           the next read ends at `next`
+//! stride     +--run--+            +--run--+            +--run--+              next = last + period
+//! ```
+
+use crate::units::{FileId, Nanos};
+use alloc::vec::Vec;
+
+/// Which way a stream goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Course {
+    /// One read so far: may become anything.
+    Seed,
+    /// Upwards, page after page.
+    Forward,
+    /// Downwards.
+    Backward,
+    /// Reads of `run` pages, each `period` pages from the last (negative: downwards).
+    Stride {
+        /// Pages from one read's start to the next one's.
+        period: i64,
+        /// Pages of one read.
+        run: u64,
+    },
+}
+
+/// One reader's progress. Pages are plain numbers here: the arithmetic runs both ways.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    pub(crate) file: FileId,
+    pub(crate) course: Course,
+    /// Where the run began: its first page; for a backward stream the page after its highest.
+    pub(crate) first: u64,
+    /// Forward: page after the last one read. Backward: lowest page read. Stride: start of the read expected next.
+    pub(crate) next: u64,
+    /// How far was fetched or asked for. Forward: first page not asked for. Backward: lowest page asked for.
+    /// Stride: start of the first run not asked for.
+    pub(crate) frontier: u64,
+    /// Pages that the rules want ahead of the reader; for a stride, runs.
+    pub(crate) ahead: u64,
+    /// Pages of the latest read.
+    pub(crate) request: u64,
+    /// Reads seen, quiet ones not counted.
+    pub(crate) reads: u64,
+    /// Largest forward skip over unread pages that the reader has shown.
+    pub(crate) skip: u64,
+    pub(crate) last: Nanos,
+    /// Mean time between the reads seen, in ns.
+    pub(crate) interval_ns: u64,
+    /// Epoch in which it was last counted as active.
+    pub(crate) epoch: u32,
+    /// The reader waited since the last plan.
+    pub(crate) waited: bool,
+}
+
+impl Stream {
+    /// A stream of one read of `request` pages at `start`.
+    pub(crate) fn seed(file: FileId, start: u64, request: u64, now: Nanos) -> Self {
+        Self {
+            file,
+            course: Course::Seed,
+            first: start,
+            next: start + request,
+            frontier: start + request,
+            ahead: 0,
+            request,
+            reads: 1,
+            skip: 0,
+            last: now,
+            interval_ns: 0,
+            epoch: u32::MAX,
+            waited: false,
+        }
+    }
+
+    /// Pages that the run has come.
+    pub(crate) fn progress(&self) -> u64 {
+        match self.course {
+            Course::Backward => self.first.saturating_sub(self.next),
+            Course::Stride { run, .. } => run * self.reads,
+            Course::Seed | Course::Forward => self.next.saturating_sub(self.first),
+        }
+    }
+
+    /// Counts one more read at `now`.
+    pub(crate) fn touched(&mut self, now: Nanos) {
+        let gap = now.since(self.last).0;
+        self.interval_ns = if self.reads <= 1 { gap } else { (self.interval_ns * 3 + gap) / 4 };
+        self.reads += 1;
+        self.last = now;
+    }
+}
+
+/// Names a stream; a name outlives its stream without ever naming another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct StreamId {
+    index: u32,
+    generation: u32,
+}
+
+/// All streams of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Streams {
+    slots: Vec<(u32, Option<Stream>)>,
+    free: Vec<u32>,
+}
+
+impl Streams {
+    /// Adds a stream. O(1).
+    pub(crate) fn add(&mut self, stream: Stream) -> StreamId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.1 = Some(stream);
+        StreamId { index, generation: slot.0 }
+    }
+
+    /// The stream, unless it has ended.
+    pub(crate) fn get(&self, id: StreamId) -> Option<&Stream> {
+        self.slots.get(id.index as usize).filter(|s| s.0 == id.generation)?.1.as_ref()
+    }
+
+    /// The stream, unless it has ended.
+    pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.slots.get_mut(id.index as usize).filter(|s| s.0 == id.generation)?.1.as_mut()
+    }
+
+    /// Ends a stream and returns it.
+    pub(crate) fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        let slot = self.slots.get_mut(id.index as usize).filter(|s| s.0 == id.generation)?;
+        let stream = slot.1.take()?;
+        slot.0 = slot.0.wrapping_add(1);
+        self.free.push(id.index);
+        Some(stream)
+    }
+
+    /// Streams alive.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_outlives_its_stream_without_naming_another() {
+        let mut streams = Streams::default();
+        let a = streams.add(Stream::seed(FileId(1), 10, 2, Nanos(0)));
+        assert_eq!(streams.get(a).unwrap().next, 12);
+        assert!(streams.remove(a).is_some());
+        let b = streams.add(Stream::seed(FileId(1), 20, 2, Nanos(0)));
+        assert!(streams.get(a).is_none() && streams.remove(a).is_none());
+        assert_eq!((streams.get(b).unwrap().first, streams.len()), (20, 1));
+    }
+}
