@@ -84,8 +84,7 @@ impl Play {
 
     /// Reads `count` pages from `page` and returns what was decided on the way.
     pub fn read(&mut self, page: PageIndex, count: PageCount) -> Vec<TraceRecord> {
-        let request = Extent { start: page, count };
-        let end = request.end().min(self.table.end_of_file());
+        let end = (page + count).min(self.table.end_of_file());
         let mut at = page;
         self.retained.clear();
         while at < end {

@@ -119,7 +119,7 @@ impl TraceRecord {
             if r.window.size.0 == 0 {
                 return f.write_str("nothing");
             }
-            write!(f, "fetch {:<18} ahead={:<5}", format!("{}", r.window.extent()), r.window.async_size)?;
+            write!(f, "fetch {:<18} ahead={:<5}", format!("{}", Extent::between(r.window.start, r.window.end())), r.window.async_size)?;
             match r.window.mark() {
                 Some(mark) => write!(f, " mark={mark:<8}")?,
                 None => write!(f, " mark={:<8}", "-")?,

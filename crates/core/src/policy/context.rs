@@ -14,6 +14,7 @@
 //! Two ages live here (spec 4.1, 4.2). The **slides of 2008** size the window by what memory was seen to hold: with `H` pages
 //! of history and `A` still cached ahead, fetch `H - A`, at most `max`. While the stream read H pages, the cache took in all
 //! that it took in and still has them; so H is a *lower* bound of how far a reader may trail its readahead without losing it.
+//! It doubles, waiting each time, until H is its cap of `2 * max`; from then on a full window is always ahead.
 //! **2.6.31** keeps on-demand's sizes: history plus request, rounded up as a first request would be, and all of it tail -- so
 //! that the next window is folded in at once. A history that reaches back to page 0 counts twice: whole files are read often.
 //!
@@ -32,7 +33,7 @@ use crate::view::View;
 use crate::window::init_size;
 use alloc::vec::Vec;
 
-/// The slides of 2008: on-demand, and where it would call a read random, as much as the history proves safe.
+/// The slides of 2008: as much as the history proves safe; on-demand where there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Context2008;
 
@@ -46,10 +47,8 @@ impl Policy for Context2008 {
     }
 
     fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>) {
-        let known = expected(state, ask.page)
-            || ask.kind == AskKind::Miss && (sequential(state, ask.page) || ask.count > state.max);
         let read = matches!(ask.kind, AskKind::Miss | AskKind::Mark);
-        if known || !read || state.random_advice || state.max.0 == 0 || !probe(view, ask.page) {
+        if !read || state.random_advice || state.max.0 == 0 || !probe(view, ask.page) {
             return Ondemand.decide(view, state, ask, out);
         }
         commit(state, proven(view, state, ask), out);
@@ -78,7 +77,7 @@ fn proven(view: &dyn View, state: &ReadState, ask: Ask) -> Decision {
     let history = view.history(ask.page, state.max + state.max);
     let waits = if ask.kind == AskKind::Miss { ask.count } else { PageCount(0) };
     let size = (history - ahead).max(waits).min(state.max);
-    if size.0 == 0 || ahead >= state.max {
+    if size.0 == 0 {
         return nothing(Pattern::Context, "enough-ahead");
     }
     Decision { window: window(begin, size, size), pattern: Pattern::Context, why: Why("history-proves") }
