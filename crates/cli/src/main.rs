@@ -19,11 +19,16 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Slow(cmd::slow::Args),
+    Bench(cmd::bench::Args),
+    #[command(hide = true)]
+    BenchPlay(cmd::bench::PlayArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Slow(args) => cmd::slow::main(args),
+        Command::Bench(args) => cmd::bench::main(args),
+        Command::BenchPlay(args) => cmd::bench::play(args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("bowwave: {error:#}");

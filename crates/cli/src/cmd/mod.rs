@@ -1,3 +1,4 @@
 //! One file a subcommand: its arguments, and a `main` that returns the exit code.
 
+pub(crate) mod bench;
 pub(crate) mod slow;
