@@ -5,12 +5,14 @@
 mod bound;
 mod device;
 mod pattern;
+mod play;
 mod rng;
 
 pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
 pub use pattern::{
-    BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES, Set,
-    catalogue, find, mixtures, published, scarce,
+    BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES,
+    Set, catalogue, find, mixtures, published, scarce,
 };
+pub use play::{Fetcher, Outcome, play};
 pub use rng::Rng;

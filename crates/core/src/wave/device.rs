@@ -33,12 +33,13 @@ pub(crate) struct Device {
     /// Best times of this memory span and the one before; 0 for none.
     best_ns: [[u64; CLASSES]; 2],
     best_since: Nanos,
+    recent: [Recent; CLASSES],
     flight_max: u32,
     in_flight: u32,
     in_flight_pages: u64,
     /// Whether the limit held anything back since it last changed.
     limited: bool,
-    /// Requests finished since the limit last changed, and how many of them took more than twice their best.
+    /// Requests finished since the limit last changed, and how many of them took more than one and a half times their best.
     finished: u32,
     slow: u32,
     round_start: Nanos,
@@ -51,6 +52,7 @@ impl Default for Device {
         Self {
             best_ns: [[0; CLASSES]; 2],
             best_since: Nanos(0),
+            recent: [Recent::default(); CLASSES],
             flight_max: FLIGHT_MIN,
             in_flight: 0,
             in_flight_pages: 0,
@@ -61,6 +63,29 @@ impl Default for Device {
             round_bytes: 0,
             rate: 0,
         }
+    }
+}
+
+/// The last few times of a size class.
+///
+/// A read that is told as a miss may find its pages just arrived, and a fetch may find them under way: such times say
+/// nothing of the device. So no single time is believed, only the lower quartile of the last sixteen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    ns: [u64; 16],
+    count: usize,
+}
+
+impl Recent {
+    /// Adds a time and returns the lower quartile; the median while there are fewer than four.
+    fn push(&mut self, ns: u64) -> u64 {
+        self.ns[self.count % self.ns.len()] = ns;
+        self.count += 1;
+        let mut sorted = self.ns;
+        let n = self.count.min(sorted.len());
+        let sorted = &mut sorted[..n];
+        sorted.sort_unstable();
+        sorted[if n < 4 { n / 2 } else { n / 4 }]
     }
 }
 
@@ -79,9 +104,11 @@ impl Device {
             self.best_ns = [[0; CLASSES], self.best_ns[0]];
             self.best_since = now;
         }
-        let best = &mut self.best_ns[0][class(bytes)];
-        if *best == 0 || took.0 < *best {
-            *best = took.0.max(1);
+        let class = class(bytes);
+        let lower = self.recent[class].push(took.0.max(1));
+        let best = &mut self.best_ns[0][class];
+        if *best == 0 || lower < *best {
+            *best = lower;
         }
     }
 
@@ -144,7 +171,7 @@ impl Device {
     pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos) {
         self.gone(bytes.0 / crate::units::PAGE_SIZE);
         let best = self.best(class(bytes));
-        let slow = best > 0 && took.0 > 2 * best;
+        let slow = best > 0 && 2 * took.0 > 3 * best;
         self.timed(now, bytes, took);
         self.finished += 1;
         self.slow += u32::from(slow);

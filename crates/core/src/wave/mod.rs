@@ -57,6 +57,8 @@ use stream::{Course, StreamId, Streams};
 const SEEDS_MAX: usize = 4096;
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
+/// Arrivals remembered: twice what can be in flight.
+const ARRIVALS_MAX: usize = 1024;
 /// Speculation that a run may have out before it has used anything: 8 MiB, what one window of a virtual disk risks today.
 const SPECULATION_MIN: u64 = 2048;
 /// Of a window cut or raised by R9 this share must be used on average.
@@ -150,6 +152,11 @@ pub enum Input {
     },
     /// A fetch has arrived.
     Arrived {
+        /// Which.
+        fetch: FetchId,
+    },
+    /// A fetch found its pages there, or brought by others: nothing was sent, and its time says nothing.
+    Skipped {
         /// Which.
         fetch: FetchId,
     },
@@ -329,6 +336,8 @@ pub struct Wave {
     latest: BTreeMap<u32, Latest>,
     queues: BTreeMap<u64, Queue>,
     flights: BTreeMap<FetchId, Flight>,
+    /// The latest arrivals: a read that began before one of them was late, not robbed (R12).
+    arrivals: VecDeque<(Nanos, FileId, Extent)>,
     next_fetch: u64,
     lengths: Lengths,
     memory_believed: u64,
@@ -354,6 +363,7 @@ impl Wave {
             latest: BTreeMap::new(),
             queues: BTreeMap::new(),
             flights: BTreeMap::new(),
+            arrivals: VecDeque::new(),
             next_fetch: 0,
             lengths: Lengths::default(),
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
@@ -378,7 +388,8 @@ impl Wave {
             Input::Used { file, pages } => {
                 self.use_pages(file, pages);
             }
-            Input::Arrived { fetch } => self.arrived(now, fetch),
+            Input::Arrived { fetch } => self.arrived(now, fetch, true),
+            Input::Skipped { fetch } => self.arrived(now, fetch, false),
             Input::Failed { fetch } => self.failed(fetch),
             Input::Present { file, pages } => {
                 if let Some(f) = self.files.get_mut(&file) {
@@ -539,15 +550,23 @@ impl Wave {
         useful
     }
 
-    fn arrived(&mut self, now: Nanos, id: FetchId) {
+    fn arrived(&mut self, now: Nanos, id: FetchId, sent: bool) {
         let Some(flight) = self.flights.remove(&id) else { return };
         if let Some(f) = self.files.get_mut(&flight.file) {
             f.table.clear(PageBit::InFlight, flight.pages);
             f.table.set(PageBit::Present, flight.pages);
             self.touch_leaves(flight.file, flight.pages);
         }
+        if self.arrivals.len() == ARRIVALS_MAX {
+            self.arrivals.pop_front();
+        }
+        self.arrivals.push_back((now, flight.file, flight.pages));
         if let Some(queue) = self.queues.get_mut(&flight.device) {
-            queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued));
+            if sent {
+                queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued));
+            } else {
+                queue.device.gone(flight.pages.count.0);
+            }
         }
     }
 

@@ -145,11 +145,15 @@ impl Wave {
             }
         }
         let Some(sid) = latest.stream else { return };
-        if latest.believed {
+        let began = Nanos(now.0.saturating_sub(took.0));
+        let late = self.arrivals.iter().rev().take_while(|a| a.0 >= began).any(|&(_, file, arrived)| {
+            file == latest.file && !arrived.intersection(pages).is_empty()
+        });
+        if latest.believed && !late {
             self.thrashed(now, sid, pages);
             return;
         }
-        if latest.late {
+        if latest.late || late {
             self.counters.pages_late += pages.count.0;
         }
         let Some(s) = self.streams.get_mut(sid) else { return };

@@ -1,0 +1,66 @@
+//! Every read() pattern on every device in virtual time, under `wave`: share of the bounds, and bytes.
+//!
+//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [explain] [root] [drawn=SEED] [volume=F]`
+
+use bowwave_core::{Bytes, Config, PageCount};
+use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, play, published};
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| args.iter().any(|a| a == word);
+    let value = |key: &str| args.iter().find_map(|a| a.strip_prefix(key)).map(str::to_owned);
+    let name = args.iter().find(|a| DeviceModel::NAMED.iter().all(|n| n.0 != a.as_str()) && published().iter().any(|p| p.name.starts_with(a.as_str())));
+    let mut params =
+        value("drawn=").map_or_else(Params::published, |s| Params::drawn(s.parse().unwrap_or(1)));
+    if let Some(v) = value("volume=") {
+        params.volume = v.parse().unwrap_or(1.0);
+    }
+    let request_max = PageCount(if has("root") { 256 } else { 64 });
+    let config =
+        Config { memory: Bytes(6 << 30), request_max, reader_max: PageCount(32), ..Config::default() };
+    let devices: Vec<_> = DeviceModel::NAMED
+        .into_iter()
+        .filter(|(d, _)| !args.iter().any(|a| DeviceModel::NAMED.iter().any(|n| n.0 == a)) || has(d))
+        .collect();
+    for (device, model) in &devices {
+        let mut logs = (0.0, 0);
+        println!(
+            "{device:>4}: pattern              s   online offline  none  fetched/used  /plan requests events"
+        );
+        for pattern in published() {
+            if name.is_some_and(|n| !pattern.name.starts_with(n.as_str())) {
+                continue;
+            }
+            let plan = pattern.plan(&params);
+            let yard = Yardsticks::of(&plan, model);
+            let out = play(&plan, model, Fetcher::Wave(config), has("explain"));
+            let none = yard.demand_ns;
+            let s = out.elapsed.0 as f64;
+            let share = yard.online_ns as f64 / s;
+            println!(
+                "      {:<18} {:>7.3}  {:>6.3} {:>6.3} {:>6.2} {:>8.3} {:>8.3} {:>8} {:>8}",
+                pattern.name,
+                s / 1e9,
+                share,
+                yard.offline_ns as f64 / s,
+                none as f64 / s,
+                out.fetched_bytes as f64 / yard.useful_bytes as f64,
+                out.fetched_bytes as f64 / yard.plan_bytes as f64,
+                out.requests,
+                out.events,
+            );
+            for line in &out.decisions {
+                println!("{line}");
+            }
+            let random = ["rnd_sparse", "rnd_clu_loose"].contains(&pattern.name.as_str());
+            if !random {
+                logs = (logs.0 + share.min(1.0).ln(), logs.1 + 1);
+            }
+        }
+        println!(
+            "      geometric mean of online shares over {}: {:.3}",
+            logs.1,
+            (logs.0 / f64::from(logs.1)).exp()
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! Plays a plan in virtual time: readers, a page cache, a modelled device, and `wave` (or nobody) fetching ahead.
+//!
+//! The brain is the one that ships, driven through its public door with the knowledge that the shim inside a program
+//! has: it hears of a read only where a page is not quiet, a little late, and of arrivals when somebody looked.
+//!
+//! ```text
+//! reader   read [0,2) --miss--> device .......30 ms.......> page present, read returns
+//! agent      +40 us: Read [0,2) -> Fetch [2,10) -> device .......30 ms.......> present; agent looks at +1 ms
+//! ```
+//!
+//! Worked example: one read of 4 KiB on the s3 model takes 30 ms + 45.5 us, in every world.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use bowwave_core::{
+    Action, Config, Counters, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount,
+    PageIndex, PageTable, Wave,
+};
+
+use crate::device::{Device, DeviceModel};
+use crate::pattern::{Dispatch, Plan};
+
+/// From a read to the agent's looking at it.
+const NOTICE_NS: u64 = 40_000;
+/// What one fetch costs the agent: a system call, and each page of it.
+const FETCH_NS: u64 = 8_000;
+const FETCH_PAGE_NS: u64 = 500;
+/// What one read costs the reader, and each page of it.
+const READ_NS: u64 = 700;
+const READ_PAGE_NS: u64 = 400;
+
+/// Who fetches ahead in a played world.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fetcher {
+    /// Nobody: every read brings its own pages.
+    Nobody,
+    /// `wave`, with what its driver can do.
+    Wave(Config),
+}
+
+/// What came of a play.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// Virtual time from the first read to the end of the last.
+    pub elapsed: Nanos,
+    /// Bytes that the device delivered.
+    pub fetched_bytes: u64,
+    /// Requests that the device served.
+    pub requests: u64,
+    /// Events that reached the agent.
+    pub events: u64,
+    /// The brain's counters.
+    pub counters: Counters,
+    /// Its decisions, one line each, if asked for.
+    pub decisions: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    Device,
+    Notice(usize),
+    Look,
+    Resume(u32),
+}
+
+struct Reader {
+    ops: VecDeque<usize>,
+    current: Option<(usize, u64, Nanos)>,
+    waits_for: Option<(u32, u64)>,
+}
+
+struct Request {
+    file: u32,
+    pages: Extent,
+    fetch: Option<FetchId>,
+}
+
+struct World<'a> {
+    plan: &'a Plan,
+    now: u64,
+    order: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    device: Device,
+    truth: Vec<PageTable>,
+    requests: BTreeMap<u64, Request>,
+    next_request: u64,
+    readers: Vec<Reader>,
+    common: VecDeque<usize>,
+    wave: Option<(Wave, Config)>,
+    notices: Vec<(u64, Input)>,
+    arrivals: Vec<Input>,
+    look_planned: bool,
+    agent_free: u64,
+    device_planned: u64,
+    outcome: Outcome,
+    explain: bool,
+}
+
+/// Plays `plan` on a device of `model` with `fetcher`; with `explain`, keeps the decisions as text.
+///
+/// O(n log n) in reads and requests. Deterministic: the same arguments give the same outcome, byte for byte.
+pub fn play(plan: &Plan, model: &DeviceModel, fetcher: Fetcher, explain: bool) -> Outcome {
+    let wave = match fetcher {
+        Fetcher::Nobody => None,
+        Fetcher::Wave(config) => {
+            let mut wave = Wave::new(config);
+            for (i, file) in plan.files.iter().enumerate() {
+                let size = bowwave_core::Bytes(file.size);
+                wave.handle(Nanos(0), Input::Open { file: FileId(i as u64), device: 0, size });
+            }
+            Some((wave, config))
+        }
+    };
+    let mut readers: Vec<Reader> =
+        (0..plan.threads).map(|_| Reader { ops: VecDeque::new(), current: None, waits_for: None }).collect();
+    let mut common = VecDeque::new();
+    for (i, op) in plan.ops.iter().enumerate() {
+        match plan.dispatch {
+            Dispatch::Assigned => readers[op.thread as usize].ops.push_back(i),
+            Dispatch::QueueOwn | Dispatch::QueueShared => common.push_back(i),
+        }
+    }
+    let mut world = World {
+        plan,
+        now: 0,
+        order: 0,
+        events: BinaryHeap::new(),
+        device: Device::new(*model),
+        truth: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
+        requests: BTreeMap::new(),
+        next_request: 0,
+        readers,
+        common,
+        wave,
+        notices: Vec::new(),
+        arrivals: Vec::new(),
+        look_planned: false,
+        agent_free: 0,
+        device_planned: u64::MAX,
+        outcome: Outcome::default(),
+        explain,
+    };
+    for reader in 0..plan.threads {
+        world.at(0, Event::Resume(reader));
+    }
+    world.run();
+    world.outcome
+}
+
+impl World<'_> {
+    fn at(&mut self, when: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((when, self.order, event)));
+    }
+
+    fn run(&mut self) {
+        while let Some(Reverse((when, _, event))) = self.events.pop() {
+            self.now = when;
+            match event {
+                Event::Device => self.device_done(),
+                Event::Notice(i) => {
+                    let input = self.notices[i].1;
+                    self.agent(input);
+                }
+                Event::Look => {
+                    self.look_planned = false;
+                    for input in std::mem::take(&mut self.arrivals) {
+                        self.agent(input);
+                    }
+                }
+                Event::Resume(reader) => self.step(reader),
+            }
+        }
+        if let Some((wave, _)) = &self.wave {
+            self.outcome.counters = *wave.counters();
+        }
+    }
+
+    /// Goes on with a reader's read, or begins its next.
+    fn step(&mut self, who: u32) {
+        let shared = matches!(self.plan.dispatch, Dispatch::QueueOwn | Dispatch::QueueShared);
+        let reader = &mut self.readers[who as usize];
+        reader.waits_for = None;
+        let fresh = reader.current.is_none();
+        let (op, mut page, began) = match reader.current {
+            Some(current) => current,
+            None => {
+                let next = if shared { self.common.pop_front() } else { reader.ops.pop_front() };
+                let Some(op) = next else { return };
+                let offset = self.plan.ops[op].offset;
+                (op, offset / PAGE_SIZE, Nanos(self.now))
+            }
+        };
+        let o = self.plan.ops[op];
+        let pages = Extent::covering(o.offset, o.asked).intersection(Extent::between(
+            PageIndex(0),
+            PageIndex(self.plan.files[o.file as usize].size.div_ceil(PAGE_SIZE)),
+        ));
+        if fresh && self.loud(o.file, pages) {
+            self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
+        }
+        while page < pages.end().0 {
+            let state = self.truth[o.file as usize].state(PageIndex(page));
+            if state.present {
+                page += 1;
+                continue;
+            }
+            if !state.in_flight {
+                let room = self.wave.as_ref().map_or(u64::MAX, |w| w.1.reader_max.0);
+                let hole = self.truth[o.file as usize]
+                    .holes(Extent::between(PageIndex(page), pages.end()))
+                    .next()
+                    .unwrap_or(Extent::new(page, 1));
+                let hole = Extent { count: hole.count.min(PageCount(room)), ..hole };
+                self.submit(o.file, hole, None, self.now);
+            }
+            self.readers[who as usize].current = Some((op, page, began));
+            self.readers[who as usize].waits_for = Some((o.file, page));
+            return;
+        }
+        self.readers[who as usize].current = None;
+        let took = self.now - began.0;
+        if took > 5_000 {
+            self.tell(Input::Waited { actor: who, took: Nanos(took) });
+        }
+        let cost = READ_NS + READ_PAGE_NS * pages.count.0 + o.think_ns;
+        self.outcome.elapsed = Nanos(self.now + cost);
+        self.at(self.now + cost, Event::Resume(who));
+    }
+
+    fn loud(&self, file: u32, pages: Extent) -> bool {
+        let Some((wave, _)) = &self.wave else { return false };
+        (pages.start.0..pages.end().0).any(|p| {
+            let (quiet, _) = wave.leaf(FileId(u64::from(file)), p / 64);
+            quiet >> (p % 64) & 1 == 0
+        })
+    }
+
+    fn tell(&mut self, input: Input) {
+        if self.wave.is_none() {
+            return;
+        }
+        self.outcome.events += 1;
+        self.notices.push((self.now, input));
+        let when = (self.now + NOTICE_NS).max(self.agent_free);
+        self.at(when, Event::Notice(self.notices.len() - 1));
+    }
+
+    fn agent(&mut self, input: Input) {
+        let Some((wave, _)) = &mut self.wave else { return };
+        let mut at = self.now.max(self.agent_free);
+        wave.handle(Nanos(at), input);
+        let mut sent = Vec::new();
+        while let Some(Action::Fetch { id, file, pages, .. }) = wave.poll(Nanos(at)) {
+            at += FETCH_NS + FETCH_PAGE_NS * pages.count.0;
+            sent.push((id, file, pages, at));
+        }
+        wave.take_changed();
+        for e in wave.take_trace() {
+            if self.explain {
+                self.outcome.decisions.push(format!(
+                    "{:>10.3}ms f{} read {} {:<10} {} size={} ahead={} streams={} why={}",
+                    e.at.0 as f64 / 1e6,
+                    e.file,
+                    e.read,
+                    e.decision.pattern,
+                    e.decision.window.extent(),
+                    e.decision.window.size,
+                    e.decision.window.async_size,
+                    e.streams,
+                    e.decision.why
+                ));
+            }
+        }
+        self.agent_free = at;
+        for (id, file, pages, when) in sent {
+            // The kernel skips what is there already; what is left may be nothing.
+            let holes: Vec<Extent> = self.truth[file.0 as usize].holes(pages).collect();
+            if holes.is_empty() {
+                self.arrivals.push(Input::Skipped { fetch: id });
+                self.plan_look();
+                continue;
+            }
+            let last = holes.len() - 1;
+            for (i, hole) in holes.into_iter().enumerate() {
+                self.submit(file.0 as u32, hole, (i == last).then_some(id), when);
+            }
+        }
+    }
+
+    fn submit(&mut self, file: u32, pages: Extent, fetch: Option<FetchId>, when: u64) {
+        let id = self.next_request;
+        self.next_request += 1;
+        self.truth[file as usize].set(PageBit::InFlight, pages);
+        let address = u64::from(file) * (1 << 36) + pages.start.byte();
+        self.outcome.requests += 1;
+        self.outcome.fetched_bytes += pages.count.bytes().0;
+        self.device.submit(Nanos(when), id, address, pages.count.bytes().0);
+        self.requests.insert(id, Request { file, pages, fetch });
+        self.plan_device();
+    }
+
+    fn plan_device(&mut self) {
+        if let Some((when, _)) = self.device.next_completion()
+            && (when.0 < self.device_planned || self.device_planned <= self.now)
+        {
+            self.device_planned = when.0;
+            self.at(when.0.max(self.now), Event::Device);
+        }
+    }
+
+    fn device_done(&mut self) {
+        while let Some((_, id)) = self.device.complete(Nanos(self.now)) {
+            let Some(request) = self.requests.remove(&id) else { continue };
+            let table = &mut self.truth[request.file as usize];
+            table.clear(PageBit::InFlight, request.pages);
+            table.set(PageBit::Present, request.pages);
+            for who in 0..self.readers.len() as u32 {
+                if let Some((file, page)) = self.readers[who as usize].waits_for
+                    && file == request.file
+                    && request.pages.contains(PageIndex(page))
+                {
+                    self.at(self.now, Event::Resume(who));
+                    self.readers[who as usize].waits_for = None;
+                }
+            }
+            if let Some(fetch) = request.fetch {
+                self.arrivals.push(Input::Arrived { fetch });
+                self.plan_look();
+            }
+        }
+        self.device_planned = u64::MAX;
+        self.plan_device();
+    }
+
+    fn plan_look(&mut self) {
+        if !self.look_planned {
+            self.look_planned = true;
+            let lag = (self.device.model().latency_ns / 16).clamp(100_000, 1_000_000);
+            self.at(self.now + lag, Event::Look);
+        }
+    }
+}
