@@ -4,8 +4,8 @@
 //! A file is a sequence of 8-byte little-endian words, and a word mixes the file's id with its own index:
 //!
 //! ```text
-//!   file_id("big/000") ──┐
-//!   word 3 = bytes 24..32 ──> (id + 3) x odd constant, high half folded into the low ──> 8 bytes
+//!   file_id("big/000") --+
+//!   word 3 = bytes 24..32 --> (id + 3) x odd constant, high half folded into the low --> 8 bytes
 //! ```
 //!
 //! One multiplication a file, one addition and one shift a word, so that filling keeps ahead of any device we model.

@@ -5,8 +5,8 @@
 //! disk, a network mount or a bucket would do, and a reader can prove that every byte was right.
 //!
 //! ```text
-//!   program ──read──> page cache ──miss, readahead──> store ──> device model: done in 31.46 ms
-//!           <── bytes ──────────────────────────────────────── answered 31.4 ms after it arrived
+//!   program --read--> page cache --miss, readahead--> store --> device model: done in 31.46 ms
+//!           <-- bytes ---------------------------------------- answered 31.4 ms after it arrived
 //! ```
 //!
 //! Reading order: [`Options`] and [`SlowStore`] (what a caller does), `store` (what the kernel asks), `pace` (when it is

@@ -21,7 +21,7 @@ use bowwave_lab::DeviceModel;
 use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::log::RequestLog;
-use crate::pace::{Pacer, hurry};
+use crate::pace::{Haste, Pacer, hurry};
 use crate::stats::{FileStats, Stats};
 use crate::store::{Inner, Store};
 use crate::tree::Tree;
@@ -116,7 +116,7 @@ impl SlowStore {
         let (ended, running) = io::pipe().map_err(MountError::Thread)?;
         let thread = thread::Builder::new().name("session".into()).spawn(move || {
             // The receiver that the session starts inherits it.
-            hurry();
+            hurry(Haste::Receive);
             let result = session.run();
             drop(running);
             result

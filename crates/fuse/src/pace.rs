@@ -1,8 +1,9 @@
 //! When each read is answered: a modelled device in real time.
 //!
-//! The receiver submits a read at the moment it arrives. One thread sleeps until the next completion and answers it. The bytes
-//! are there before the time comes: generated content is made by that thread while it would sleep, content of real files
-//! is read by two workers, because a real disk may block.
+//! The receiver submits a read at the moment it arrives. One thread sleeps until the next completion and answers it; where
+//! completions come faster than it can answer, a second helps. The bytes are there before the time comes: generated
+//! content is made by the thread that would sleep, content of real files is read by two workers, because a real disk may
+//! block.
 //!
 //! ```text
 //!   nfs, 4 KiB, microseconds after the arrival            the program waited
@@ -31,10 +32,14 @@ use crate::tree::Node;
 
 /// What a timed sleep may oversleep on an idle machine: woken this much early, the rest is spun.
 const SPIN_NS: u64 = 20_000;
-/// Requests prepared ahead of their time: at most 32 MiB of buffers at 1 MiB a request.
+/// Requests prepared ahead of their time, and buffers kept for the next: at 1 MiB a request, 32 MiB each.
 const AHEAD: usize = 32;
 /// Making content is slower than this only under load; a request whose turn comes sooner is not delayed for it.
 const PREPARED_BYTES_PER_NS: u64 = 4;
+/// The kernel copies an answer into fresh pages at about this rate.
+const ANSWERED_BYTES_PER_NS: u64 = 2;
+/// Threads that answer.
+const DEVICE_THREADS: usize = 2;
 /// Threads that read real files.
 const WORKERS: usize = 2;
 
@@ -78,7 +83,10 @@ struct Shared {
     /// The device's thread makes the content itself.
     generated: bool,
     queue: Mutex<Queue>,
-    device_thread: Condvar,
+    /// Wakes the leader of the device's threads.
+    leader: Condvar,
+    /// Wakes another to lead.
+    followers: Condvar,
     workers: Condvar,
     log: Mutex<Option<RequestLog>>,
 }
@@ -94,6 +102,8 @@ struct Queue {
     buffers: Vec<Vec<u8>>,
     lateness: Lateness,
     oversleep: Oversleep,
+    /// Whether one of the device's threads leads.
+    led: bool,
     stopped: bool,
 }
 
@@ -162,14 +172,18 @@ impl Pacer {
                 buffers: Vec::new(),
                 lateness: Lateness::default(),
                 oversleep: Oversleep::default(),
+                led: false,
                 stopped: false,
             }),
-            device_thread: Condvar::new(),
+            leader: Condvar::new(),
+            followers: Condvar::new(),
             workers: Condvar::new(),
             log: Mutex::new(log),
         });
         let mut pacer = Self { shared: shared.clone(), threads: Vec::new() };
-        pacer.spawn("device", Shared::run_device)?;
+        for _ in 0..DEVICE_THREADS {
+            pacer.spawn("device", Shared::run_device)?;
+        }
         for _ in 0..if generated { 0 } else { WORKERS } {
             pacer.spawn("source", Shared::run_worker)?;
         }
@@ -179,7 +193,7 @@ impl Pacer {
     fn spawn(&mut self, name: &str, run: fn(&Shared)) -> io::Result<()> {
         let shared = self.shared.clone();
         let thread = thread::Builder::new().name(name.into()).spawn(move || {
-            hurry();
+            hurry(Haste::Answer);
             run(&shared);
         })?;
         self.threads.push(thread);
@@ -198,7 +212,7 @@ impl Pacer {
         let sooner = queue.device.next_completion() != before;
         drop(queue);
         if sooner {
-            self.shared.device_thread.notify_one();
+            self.shared.leader.notify_one();
         }
         if !self.shared.generated {
             self.shared.workers.notify_one();
@@ -212,7 +226,7 @@ impl Pacer {
         let number = queue.next_number();
         queue.later.insert((due, number), Box::new(answer));
         drop(queue);
-        self.shared.device_thread.notify_one();
+        self.shared.leader.notify_one();
     }
 
     /// The device is idle again for the requests to come, and the log starts anew.
@@ -238,7 +252,8 @@ impl Pacer {
 impl Drop for Pacer {
     fn drop(&mut self) {
         self.shared.queue().stopped = true;
-        self.shared.device_thread.notify_all();
+        self.shared.leader.notify_all();
+        self.shared.followers.notify_all();
         self.shared.workers.notify_all();
         for thread in self.threads.drain(..) {
             // A panic has been printed already, and there is nothing left to save.
@@ -285,9 +300,19 @@ impl Shared {
         }
     }
 
+    /// One thread leads: it alone watches the time. Before it answers a read that will keep it past the next completion, it
+    /// hands the lead to the other, so that a burst is answered from two processors.
     fn run_device(&self) {
         let mut queue = self.queue();
+        let mut leading = false;
         while !queue.stopped {
+            if !leading {
+                if queue.led {
+                    queue = self.followers.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                (queue.led, leading) = (true, true);
+            }
             let now = self.now_ns();
             if let Some(entry) = queue.later.first_entry()
                 && entry.key().0 <= now
@@ -297,6 +322,12 @@ impl Shared {
                 answer();
                 queue = self.queue();
             } else if let Some((due, id)) = queue.device.complete(Nanos(now + self.round_trip_ns)) {
+                let bytes = queue.reads.get(&id).map_or(0, |pending| pending.read.bytes as u64);
+                let answered = now + bytes / ANSWERED_BYTES_PER_NS;
+                if queue.next_due_ns(self.round_trip_ns).is_some_and(|next| next < answered) {
+                    (queue.led, leading) = (false, false);
+                    self.followers.notify_one();
+                }
                 queue = self.done(queue, id, due.0.saturating_sub(self.round_trip_ns));
             } else {
                 queue = self.pass_time(queue, now);
@@ -317,10 +348,10 @@ impl Shared {
             }
         }
         match spare {
-            None => self.device_thread.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            None => self.leader.wait(queue).unwrap_or_else(PoisonError::into_inner),
             Some(spare) if spare > SPIN_NS => {
                 let sleep = queue.oversleep.before(spare - SPIN_NS);
-                let woken = self.device_thread.wait_timeout(queue, Duration::from_nanos(sleep));
+                let woken = self.leader.wait_timeout(queue, Duration::from_nanos(sleep));
                 let (mut queue, result) = woken.unwrap_or_else(PoisonError::into_inner);
                 if result.timed_out() {
                     queue.oversleep.learn(sleep, self.now_ns().saturating_sub(now));
@@ -437,9 +468,16 @@ fn read_fully(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> 
     Ok(length)
 }
 
+/// Who goes first where both want the processor: a late arrival would shift the whole model.
+#[derive(Clone, Copy)]
+pub(crate) enum Haste {
+    Receive = 11,
+    Answer = 10,
+}
+
 /// Real-time priority for this thread and those it starts, where permitted; and timers without slack, where not.
-pub(crate) fn hurry() {
-    let priority = libc::sched_param { sched_priority: 10 };
+pub(crate) fn hurry(haste: Haste) {
+    let priority = libc::sched_param { sched_priority: haste as i32 };
     // SAFETY: both calls act on the calling thread only; `priority` outlives its call. A refusal changes nothing.
     unsafe {
         libc::sched_setscheduler(0, libc::SCHED_RR, &priority);

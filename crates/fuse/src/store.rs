@@ -4,9 +4,9 @@
 //! [`Pacer`]. One thread receives, so reads reach the device in the kernel's order.
 //!
 //! ```text
-//!   kernel ── LOOKUP, GETATTR, OPEN, READDIR ──> tree ──> at once
-//!          ── READ big/000 [0, 131072) ────────> counters ──> pacer ──> at its modelled time
-//!          ── READ .bowwave/stats ─────────────> counters ──> at once, past the page cache
+//!   kernel -- LOOKUP, GETATTR, OPEN, READDIR --> tree --> at once
+//!          -- READ big/000 [0, 131072) --------> counters --> pacer --> at its modelled time
+//!          -- READ .bowwave/stats -------------> counters --> at once, past the page cache
 //! ```
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use fuser::{
 
 use crate::pace::{Pacer, Read};
 use crate::stats::{Counters, FileStats, Stats};
-use crate::tree::{Control, Tree};
+use crate::tree::{CONTROL_FOLDER, Control, Tree};
 
 /// The files never change, so the kernel may keep names and attributes for good.
 const TTL: Duration = Duration::from_secs(86_400);
@@ -142,7 +142,7 @@ impl Filesystem for Store {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.0.tree.lookup(parent, name);
         // Control files cost no modelled time, and neither does finding them.
-        let control = found.as_ref().is_ok_and(|node| node.path.starts_with(".bowwave"));
+        let control = found.as_ref().is_ok_and(|node| node.path.starts_with(CONTROL_FOLDER));
         let answer = move || match found {
             Ok(node) => reply.entry(&TTL, &node.attr, Generation(0)),
             Err(error) => reply.error(error.into()),

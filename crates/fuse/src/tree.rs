@@ -58,7 +58,8 @@ const CONTROLS: [(&str, Control); 4] = [
     ("reset", Control::Reset),
     ("model", Control::Model),
 ];
-const CONTROL_FOLDER: &str = ".bowwave";
+/// The folder of the control files.
+pub(crate) const CONTROL_FOLDER: &str = ".bowwave";
 
 /// The names of a mount, found as the kernel asks for them.
 pub(crate) struct Tree {

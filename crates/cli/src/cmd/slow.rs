@@ -4,7 +4,7 @@
 //!   $ bowwave slow /mnt/slow --device s3
 //!   serving generated files at s3 (lat=30ms,bw=1GB/s,conn=90MB/s,slots=64) on /mnt/slow; Ctrl-C unmounts
 //!
-//!   Ctrl-C, TERM, HUP ─> unmount ─ busy ─> again for 3 s ─ still busy, or Ctrl-C ─> detach ─> exit
+//!   Ctrl-C, TERM, HUP -> unmount - busy -> again for 3 s - still busy, or Ctrl-C -> detach -> exit
 //! ```
 
 use std::fs;
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Create this file when mounted; it is removed at the end
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
-    /// Unmount and exit when the process that started this one ends
+    /// Unmount and exit when the thread that started this process ends
     #[arg(long)]
     exit_with_parent: bool,
     /// Print the statistics as JSON on stdout at the end
@@ -231,13 +231,13 @@ fn print_stats(store: &SlowStore) -> io::Result<()> {
     out.flush()
 }
 
-/// SIGTERM when the parent ends; it may have ended already.
+/// SIGTERM when the parent ends, or if it just did.
 fn follow_parent() {
     // SAFETY: plain system calls on this process.
     unsafe {
         let parent = libc::getppid();
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong);
-        if parent == 1 || libc::getppid() != parent {
+        if libc::getppid() != parent {
             libc::raise(libc::SIGTERM);
         }
     }
