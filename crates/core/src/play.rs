@@ -1,19 +1,20 @@
 //! Era play: an open file whose reads a policy answers, over a page table, without time.
 //!
-//! What the kernel does around its decision, every era does alike: look the page up, ask if it is missing, submit what was
-//! decided, ask again if the page carries the mark, and go on (spec 1.6, 3.1). Here every fetch arrives at once, so a play shows
-//! decisions and nothing else; what they cost is the lab's to say.
+//! What the kernel does around its decision, every era does alike: look the page up, ask if it is missing, submit what
+//! was decided, ask again if the page carries the mark, and go on (spec 1.6, 3.1). Here every fetch arrives at once,
+//! so a play shows decisions and nothing else; what they cost is the lab's to say.
 //!
 //! ```text
-//! read 4 1    page 4 is cached and marked ──> Mark ──> (12, 16, 16) ──> submit: 16 new pages, mark on 12
-//! read 28 1   page 28 is missing          ──> Miss ──> ...
+//! read 4 1    page 4 is cached and marked --> Mark --> (12, 16, 16) --> submit: 16 new pages, mark on 12
+//! read 28 1   page 28 is missing          --> Miss --> ...
 //! ```
 //!
-//! A submission is clipped at the end of the file, passes over pages that are there, and sets the mark only if the marked page
-//! is new: a window whose mark falls on a cached page has none, and its stream is not heard of until the next miss (spec 1.3).
+//! A submission is clipped at the end of the file, passes over pages that are there, and sets the mark only if the
+//! marked page is new: a window whose mark falls on a cached page has none, and its stream is not heard of until the
+//! next miss (spec 1.3).
 //!
-//! Worked example: pages `[8, 10)` cached, window (4, 8, 4) in a file of 11 pages: `[4, 8)` and `[10, 11)` are fetched, 5 pages;
-//! the mark would lie on page 8, which is cached, so there is none.
+//! Worked example: pages `[8, 10)` cached, window (4, 8, 4) in a file of 11 pages: `[4, 8)` and `[10, 11)` are
+//! fetched, 5 pages; the mark would lie on page 8, which is cached, so there is none.
 
 use crate::decision::{Decision, Pattern};
 use crate::policy::{Ask, AskKind, Policy, ReadState};

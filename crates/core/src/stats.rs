@@ -5,16 +5,17 @@
 //! ```text
 //! pattern     readahead    eof_hit  cache_hit         io    sync_io    mmap_io       size async_size    io_size
 //! context         61325          1       5479      61325       6788          5         14          2         13
-//!             windows     reach     overlap      ... that   ... some-  ... a fault  mean       mean       mean pages
-//!                         the end   cached ones  read       body waits asked for    pages      tail       that were read
+//!             windows   cut short    overlap   that read   somebody    a fault       mean       mean       mean
+//!                         by the end     cached    anything      waits      asked      pages       tail  pages read
 //! ```
 //!
-//! Its authors advise to look at `io` and `io_size`. The kernel stopped there; it never knew what became of the pages. We do:
-//! pages *used*, *evicted* before their use, *wasted* in all (evicted, or dropped when the file was closed), and how often a
-//! reader *stalled*. Every page that was read is used or wasted in the end: `actual = used + wasted + unread`.
+//! Its authors advise to look at `io` and `io_size`. The kernel stopped there; it never knew what became of the pages.
+//! We do: pages *used*, *evicted* before their use, *wasted* in all (evicted, or dropped when the file was closed),
+//! and how often a reader *stalled*. Every page that was read is used or wasted in the end: `actual = used + wasted +
+//! unread`.
 //!
-//! One quirk of 2010 is mended knowingly: its row `all` was fed with the pattern alone, so `all` always said `mmap_io` 0 where
-//! the rows of seed 001 add up to 254. Here every cell of `all` is the sum of its column.
+//! One quirk of 2010 is mended knowingly: its row `all` was fed with the pattern alone, so `all` always said `mmap_io`
+//! 0 where the rows of seed 001 add up to 254. Here every cell of `all` is the sum of its column.
 
 use crate::decision::Pattern;
 use crate::trace::TraceRecord;

@@ -1,8 +1,8 @@
 //! A file's pages, five bits each: which are present, in flight, ahead, used, marked.
 //!
-//! The table holds no page, only what is known of it. It is sparse: a file of a terabyte of which ten pages were touched
-//! costs a few hundred bytes. Sixty-four pages make a *leaf* (one word a bit), sixty-four leaves a *chunk*; a chunk
-//! keeps only the leaves that have a bit set, packed, and finds one by counting the bits before it.
+//! The table holds no page, only what is known of it. It is sparse: a file of a terabyte of which ten pages were
+//! touched costs a few hundred bytes. Sixty-four pages make a *leaf* (one word a bit), sixty-four leaves a *chunk*; a
+//! chunk keeps only the leaves that have a bit set, packed, and finds one by counting the bits before it.
 //!
 //! ```text
 //! page         0 ........ 63 | 64 ...... 127 | 128 ............. 4095 | 4096 ...
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A hole search therefore looks once at each leaf that it passes, not once at each page: where a reader of 64-page
-//! windows looks back over `8 * 64` pages, a search slot by slot takes 512 looks. This table takes 8 comparisons of whole
-//! leaves and, in the one leaf that is not full, passes 32 slots on average (spec 1.4, T17) -- and those in one
+//! windows looks back over `8 * 64` pages, a search slot by slot takes 512 looks. This table takes 8 comparisons of
+//! whole leaves and, in the one leaf that is not full, passes 32 slots on average (spec 1.4, T17) -- and those in one
 //! instruction. [`PageTable::history_counting`] counts both.
 
 use crate::units::{Bytes, Extent, PageCount, PageIndex};
@@ -191,14 +191,14 @@ impl PageTable {
         self.runs_of(Select::Bit(bit), true, extent)
     }
 
-    /// The runs of pages within `extent` that are neither present nor in flight, in order. A hole may reach past the end
-    /// of the file; clip `extent` first where that matters.
+    /// The runs of pages within `extent` that are neither present nor in flight, in order. A hole may reach past the
+    /// end of the file; clip `extent` first where that matters.
     pub fn holes(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
         self.runs_of(Select::Resident, false, extent)
     }
 
-    /// The last absent page in `(page - limit, page]`, or `None` if all of them, or all back to page 0, are present or in
-    /// flight (spec 1.4).
+    /// The last absent page in `(page - limit, page]`, or `None` if all of them, or all back to page 0, are present or
+    /// in flight (spec 1.4).
     pub fn prev_hole(&self, page: PageIndex, limit: PageCount) -> Option<PageIndex> {
         let end = page.0.saturating_add(1);
         let from = end.saturating_sub(limit.0);
@@ -581,8 +581,8 @@ mod tests {
         assert_eq!(table.prev_hole(PageIndex(u64::MAX), PageCount(u64::MAX)), Some(PageIndex(u64::MAX - 1)));
     }
 
-    /// T17: a reader with windows of 64 pages looks back over `8 * 64`. Slot by slot that is 512 looks; leaf by leaf it is
-    /// 8 whole leaves and, over all positions of the reader in its own leaf, 32 slots on average.
+    /// T17: a reader with windows of 64 pages looks back over `8 * 64`. Slot by slot that is 512 looks; leaf by leaf
+    /// it is 8 whole leaves and, over all positions of the reader in its own leaf, 32 slots on average.
     #[test]
     fn hole_search_of_t17() {
         let (limit, from) = (PageCount(8 * 64), 10 * LEAF_PAGES);

@@ -3,12 +3,12 @@
 //! ```text
 //! 2010      readahead-context(dev=0:2, ino=0, req=287352+1, ra=287354+10-2, async=1) = 10
 //! 2011      pattern=context bdi=0:2 ino=0 req=287352+1 ra=287354+10-2 async=1 actual=10
-//! explain   12.034ms f3 s1 read [287352,+1) -> fetch [287354, 287364) ahead=2 mark=287362 got=10 context why=history-proves
+//! explain   12.034ms f3 s1 read [287352,+1) -> fetch [287354, 287364) ahead=2 mark=287362 got=10 context why=...
 //! ```
 //!
-//! In the kernel's lines `req=` is first page + pages, `ra=` is start + size - async size, `async` says that nobody waits for
-//! the window's first page, and the last number counts the pages that were not there already (spec 5.8; seed 001). The 2010
-//! line can be read back: the trace of seed 001 is our first golden vector.
+//! In the kernel's lines `req=` is first page + pages, `ra=` is start + size - async size, `async` says that nobody
+//! waits for the window's first page, and the last number counts the pages that were not there already (spec 5.8; seed
+//! 001). The 2010 line can be read back: the trace of seed 001 is our first golden vector.
 
 use crate::decision::{Pattern, Why};
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -119,7 +119,12 @@ impl TraceRecord {
             if r.window.size.0 == 0 {
                 return f.write_str("nothing");
             }
-            write!(f, "fetch {:<18} ahead={:<5}", format!("{}", Extent::between(r.window.start, r.window.end())), r.window.async_size)?;
+            write!(
+                f,
+                "fetch {:<18} ahead={:<5}",
+                format!("{}", Extent::between(r.window.start, r.window.end())),
+                r.window.async_size
+            )?;
             match r.window.mark() {
                 Some(mark) => write!(f, " mark={mark:<8}")?,
                 None => write!(f, " mark={:<8}", "-")?,

@@ -1,7 +1,7 @@
 //! The policies, told: each file of `decisions/` is a story of reads and of what an era decides on them.
 //!
-//! A command, a rule of dashes, the answer, a blank line; `#` tells what is going on. `BOWWAVE_UPDATE=1` rewrites the answers:
-//! read the difference, and commit only what you can explain.
+//! A command, a rule of dashes, the answer, a blank line; `#` tells what is going on. `BOWWAVE_UPDATE=1` rewrites the
+//! answers: read the difference, and commit only what you can explain.
 //!
 //! ```text
 //! new policy=NAME max=PAGES [file=PAGES] [memory=PAGES] [rules=2011]     open a file, nothing cached

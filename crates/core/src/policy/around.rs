@@ -1,8 +1,8 @@
 //! Mapped files: read around the fault, unless faults have been missing too often.
 //!
-//! A fault says which page, never how many, and the next fault of a program's code is as likely before it as behind it.
-//! So Linux reads the whole ceiling with the fault in its middle, and counts: a miss adds one, a hit takes one away. Past a
-//! hundred misses more than hits it gives up reading around.
+//! A fault says which page, never how many, and the next fault of a program's code is as likely before it as behind
+//! it. So Linux reads the whole ceiling with the fault in its middle, and counts: a miss adds one, a hit takes one
+//! away. Past a hundred misses more than hits it gives up reading around.
 //!
 //! ```text
 //! fault on page 100, max 32            84 ............ 100 ........... 115
@@ -10,9 +10,10 @@
 //! fault on page 5, max 32              0 .. 5 ........................ 31        the file begins earlier
 //! ```
 //!
-//! Worked example: 101 faults far apart. The first hundred read 32 pages each, the 101st reads 1. When the ceiling rose to
-//! 128 pages in 2010, a hundred such misses cost 50 MB, so v3 gave up after 10 -- and still read around where the 64 pages
-//! about the fault already hold one, as evidence that this neighbourhood is in use (spec 5.4, 5.12, 8.5; seed 001).
+//! Worked example: 101 faults far apart. The first hundred read 32 pages each, the 101st reads 1. When the ceiling
+//! rose to 128 pages in 2010, a hundred such misses cost 50 MB, so v3 gave up after 10 -- and still read around where
+//! the 64 pages about the fault already hold one, as evidence that this neighbourhood is in use (spec 5.4, 5.12, 8.5;
+//! seed 001).
 //!
 //! Advice comes first. A mapping read at random faults one page. One that is read in sequence asks as a read does
 //! ([`AskKind::Miss`](crate::AskKind::Miss) with `count` = `max`), and so does a fault that hits a mark.

@@ -1,8 +1,8 @@
 //! Conservative context readahead, 2013: more history than request, and no more than both together (seed 002).
 //!
-//! On a disk a wrong guess costs transfer time and a right one saves a seek. On an SSD there is no seek to save: Taobao's
-//! database served 5,581 queries a second with context readahead and 7,536 without (T18). A random read lands next to a cached
-//! page by chance; that *three* of them fall on N, N + 1 and N + 2 is no chance. Hence:
+//! On a disk a wrong guess costs transfer time and a right one saves a seek. On an SSD there is no seek to save:
+//! Taobao's database served 5,581 queries a second with context readahead and 7,536 without (T18). A random read lands
+//! next to a cached page by chance; that *three* of them fall on N, N + 1 and N + 2 is no chance. Hence:
 //!
 //! ```text
 //!                 2.6.31                             3.12 and later
@@ -14,12 +14,12 @@
 //!      read read    read      mark
 //! ```
 //!
-//! The stream proves itself by touching that mark; the mark's rule then grows the window as before (spec 4.3). Half of the
-//! gain came from starting on the third read, half from starting small; what is left against no context readahead at all is
-//! 5 % of the queries.
+//! The stream proves itself by touching that mark; the mark's rule then grows the window as before (spec 4.3). Three
+//! quarters of the gain came from starting small, the rest from starting on the third read; what is left against no
+//! context readahead at all is 5 % of the queries.
 //!
-//! Worked example: max 32, pages 1000 and 1001 read, 1002 missing: `[1002, 1005)`, mark 1004. Reading 1004 finds the hole at
-//! 1005, one page away, and fetches `next(1 + 1) = 4` pages (8 under a ceiling of 64 or more).
+//! Worked example: max 32, pages 1000 and 1001 read, 1002 missing: `[1002, 1005)`, mark 1004. Reading 1004 finds the
+//! hole at 1005, one page away, and fetches `next(1 + 1) = 4` pages (8 under a ceiling of 64 or more).
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::policy::around::Around;

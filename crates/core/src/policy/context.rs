@@ -1,8 +1,8 @@
 //! Context readahead, 2008 and 2009: where the open file remembers nothing, ask the cache (seed 004).
 //!
-//! A read at page `q` that misses, with page `q - 1` cached, was not a jump: somebody has read up to here. How far back the
-//! cached run reaches is that stream's *history*, and the history is all the state there is. So the number of streams on one
-//! open file is not one (2.6.22), not 32 (ZFS of that day), but as many as the cache remembers (T24).
+//! A read at page `q` that misses, with page `q - 1` cached, was not a jump: somebody has read up to here. How far
+//! back the cached run reaches is that stream's *history*, and the history is all the state there is. So the number of
+//! streams on one open file is not one (2.6.22), not 32 (ZFS of that day), but as many as the cache remembers (T24).
 //!
 //! ```text
 //! matrix of rows of 1000 pages, read by columns, max 32                                                      (T25)
@@ -11,12 +11,13 @@
 //! column 5      5+8     1005+8    2005+8 ...                             waited for, then      ^ mark: fetched with it
 //! ```
 //!
-//! Two ages live here (spec 4.1, 4.2). The **slides of 2008** size the window by what memory was seen to hold: with `H` pages
-//! of history and `A` still cached ahead, fetch `H - A`, at most `max`. While the stream read H pages, the cache took in all
-//! that it took in and still has them; so H is a *lower* bound of how far a reader may trail its readahead without losing it.
-//! It doubles, waiting each time, until H is its cap of `2 * max`; from then on a full window is always ahead.
-//! **2.6.31** keeps on-demand's sizes: history plus request, rounded up as a first request would be, and all of it tail -- so
-//! that the next window is folded in at once. A history that reaches back to page 0 counts twice: whole files are read often.
+//! Two ages live here (spec 4.1, 4.2). The **slides of 2008** size the window by what memory was seen to hold: with
+//! `H` pages of history and `A` still cached ahead, fetch `H - A`, at most `max`. While the stream read H pages, the
+//! cache took in all that it took in and still has them; so H is a *lower* bound of how far a reader may trail its
+//! readahead without losing it. It doubles, waiting each time, until H is its cap of `2 * max`; from then on a full
+//! window is always ahead. **2.6.31** keeps on-demand's sizes: history plus request, rounded up as a first request
+//! would be, and all of it tail -- so that the next window is folded in at once. A history that reaches back to page 0
+//! counts twice: whole files are read often.
 //!
 //! Worked example: pages `[1000, 1004)` cached, page 1004 missing, max 32. The slides fetch 4 pages. 2.6.31 opens
 //! `init(4 + 1) = 16` pages and folds the next 32 in: `[1004, 1052)`, marked at 1020.
@@ -83,8 +84,8 @@ fn proven(view: &dyn View, state: &ReadState, ask: Ask) -> Decision {
     Decision { window: window(begin, size, size), pattern: Pattern::Context, why: Why("history-proves") }
 }
 
-/// What 2.6.31 and its successor answer before they look at history: start of file, a window we remember, a mark, a request
-/// larger than the ceiling, a read next to the last one. In this order (spec 4.2).
+/// What 2.6.31 and its successor answer before they look at history: start of file, a window we remember, a mark, a
+/// request larger than the ceiling, a read next to the last one. In this order (spec 4.2).
 pub(super) fn known_stream(view: &dyn View, state: &ReadState, ask: Ask) -> Option<Decision> {
     let why = if ask.page.0 == 0 {
         "start-of-file"

@@ -1,26 +1,27 @@
 //! The number itself: what Linux set the ceiling to, and the three rules of 2010 that would have set it better.
 //!
 //! ```text
-//! 2002 .. today   128 KiB   for every device
-//! 2010            512 KiB   for every device, because disks had grown faster in bandwidth than in access time,
-//!                 less      for small ones: four times the capacity buys twice the ceiling,
-//!                 less      around a fault where memory is small
+//! 2.6.11 .. today   128 KiB   for every device that does not ask for more
+//! 2010              512 KiB   for every device, because disks had grown faster in bandwidth than in access time,
+//!                   less      for small ones: four times the capacity buys twice the ceiling,
+//!                   less      around a fault where memory is small
 //! ```
 //!
-//! Worked example: a USB stick of 64 MiB gets 64 KiB in its second version (32 KiB was the price of 128 MiB in the first)
-//! and a disk of 4 GiB or more the full 512 KiB. A disk that does not know its capacity gets no limit: the first version
-//! gave it 4 KiB, and a striped array behind multipath lost 40 % of its throughput (spec 5.1, 5.2, 5.3, 5.12; seed 001).
+//! Worked example: a USB stick of 64 MiB gets 64 KiB in its second version (32 KiB was the price of 128 MiB in the
+//! first) and a disk of 4 GiB or more the full 512 KiB. A disk that does not know its capacity gets no limit: the
+//! first version gave it 4 KiB, and a striped array behind multipath lost 40 % of its throughput (spec 5.1, 5.2, 5.3,
+//! 5.12; seed 001).
 
 use crate::units::{Bytes, PageCount};
 
-/// Linux's ceiling since 2002: 128 KiB.
+/// Linux's ceiling, then as now: 128 KiB.
 pub const DEFAULT_MAX: PageCount = PageCount(32);
 
 /// The ceiling that seed 001 proposes: 512 KiB, 39 MB/s instead of 13 where a disk seeks 8 ms and reads 100 MB/s.
 pub const DEFAULT_MAX_2010: PageCount = PageCount::holding(Bytes(512 * 1024));
 
-/// The smallest window after a thrash, 32 KiB: below it, batching no longer pays for the seek. Rounded up, so that pages
-/// larger than it would still leave one.
+/// The smallest window after a thrash, 32 KiB: below it, batching no longer pays for the seek. Rounded up, so that
+/// pages larger than it would still leave one.
 pub const THRASH_MIN: PageCount = PageCount::holding(Bytes(32 * 1024));
 
 /// Ceiling of a device of `sectors` 512-byte sectors, as first posted in 2010: 2 MiB earn one page.
@@ -30,14 +31,14 @@ pub fn small_device_limit_v0(sectors: u64) -> PageCount {
     root_of_capacity(sectors >> 12)
 }
 
-/// Ceiling of a device of `sectors` 512-byte sectors, as corrected: 256 KiB earn one page. `None`, no limit, if the device
-/// does not tell its capacity.
+/// Ceiling of a device of `sectors` 512-byte sectors, as corrected: 256 KiB earn one page. `None`, no limit, if the
+/// device does not tell its capacity.
 pub fn small_device_limit(sectors: u64) -> Option<PageCount> {
     (sectors > 0).then(|| root_of_capacity(sectors >> 9))
 }
 
-/// Ceiling of read-around where memory holds `total` pages: a thousandth of it, as a power of two (spec 5.12). Read-*ahead*
-/// is not limited so, because the thrash-safe mode adapts.
+/// Ceiling of read-around where memory holds `total` pages: a thousandth of it, as a power of two (spec 5.12).
+/// Read-*ahead* is not limited so, because the thrash-safe mode adapts.
 pub fn around_limit(total: PageCount) -> PageCount {
     let share = (total.0 / 1024).max(1);
     PageCount(share.checked_next_power_of_two().unwrap_or(u64::MAX))

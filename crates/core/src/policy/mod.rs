@@ -12,8 +12,10 @@
 //! conservative    2013          more history than request                     seed 002
 //! ```
 //!
-//! They share the moves of `shared`, mapped faults of `around`, the ceilings of `limits` and, for whoever asks for them, the
-//! two `rules_2011`. The `prev` of a [`ReadState`] is moved by whoever plays the reads, after each request.
+//! They share the moves of `shared`, mapped faults of `around`, the ceilings of `limits` and, for whoever asks for
+//! them, the two `rules_2011`. The `prev` of a [`ReadState`] is moved by whoever plays the reads, after each request.
+//! And whoever plays them must fetch the asked page itself where no answer does: an era of Linux that misses its own
+//! mark, because the marked page was lost, pushes the window forward and leaves that one page to the reader.
 
 mod around;
 mod conservative;
@@ -112,8 +114,8 @@ pub trait Policy {
     /// Does not know whether anybody obeys: pages of a pushed window count as present only once `view` says so.
     fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>);
 
-    /// Pages that the last answer wants to live as long as the pages that it fetches: move those that are cached to the young
-    /// end of their list (spec 5.5). Empty in the eras without such a rule.
+    /// Pages that the last answer wants to live as long as the pages that it fetches: move those that are cached to
+    /// the young end of their list (spec 5.5). Empty in the eras without such a rule.
     fn retain(&self) -> Extent {
         Extent::default()
     }

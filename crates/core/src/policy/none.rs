@@ -1,7 +1,7 @@
 //! No readahead at all: fetch what is asked, when it is asked.
 //!
-//! The era before every era, and the row that every other row is compared with. A program that advises *random* gets the
-//! same from any Linux. A sequential reader pays one access of the device for each of its reads:
+//! The era before every era, and the row that every other row is compared with. A program that advises *random* gets
+//! the same from any Linux. A sequential reader pays one access of the device for each of its reads:
 //!
 //! ```text
 //! read 0 1   fetch [0, 1)      wait
@@ -9,9 +9,9 @@
 //! read 2 4   fetch [2, 6)      wait
 //! ```
 //!
-//! Worked example: 100 MB/s and 8 ms of access time give 497.57 KB/s to a reader of single pages -- 0.5 % of the disk (T11).
-//! Random reads, though, are exact: not one byte is wasted, and spec 8.9 shows 64 readers in 128 MiB for whom that is
-//! faster than the readahead of 6.18.
+//! Worked example: 100 MB/s and 8 ms of access time give 497.57 KB/s to a reader of single pages -- 0.5 % of the disk
+//! (T11). Random reads, though, are exact: not one byte is wasted, and spec 8.9 shows 64 readers in 128 MiB for whom
+//! that is faster than the readahead of 6.18.
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::policy::shared::{exact, forced, nothing, single};

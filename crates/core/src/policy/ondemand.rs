@@ -1,7 +1,7 @@
 //! On-demand readahead, 2007: ask only when a page is missing or a marked page is touched (seed 000).
 //!
-//! Up to 2.6.22 the kernel ran its readahead routine on every read, kept two windows, and lost both at any seek. Seed 000
-//! replaces that by one window, one mark, and four cases, tried in this order:
+//! Up to 2.6.22 the kernel ran its readahead routine on every read, kept two windows, and lost both at any seek. Seed
+//! 000 replaces that by one window, one mark, and four cases, tried in this order:
 //!
 //! ```text
 //! sequential-next     the page is the window's mark, or the page past its end      push the window forward
@@ -14,17 +14,17 @@
 //! mark      ^1       ^4                  ^12                           ^28
 //! ```
 //!
-//! Nothing is recorded of a read that finds its pages, so a retried, unaligned or cached read cannot confuse it, and a lost
-//! window is opened again where its reader stands instead of page by page: under thrashing the smallest I/O grew from 16 KB
-//! to 140 KB (T10).
+//! Nothing is recorded of a read that finds its pages, so a retried, unaligned or cached read cannot confuse it, and a
+//! lost window is opened again where its reader stands instead of page by page: under thrashing the smallest I/O grew
+//! from 16 KB to 140 KB (T10).
 //!
-//! Two ages live here (spec 3.3, 3.4). **2.6.23**, as merged, answers a mark that it does not know by `4 * init` pages behind
-//! it. **2.6.24** asks the cache instead: from the mark to the first hole is what was the tail of the window that set the mark,
-//! and the tail was all of that window, so the next is [`next_size`] of it. It also folds two windows into one where the mark
-//! would lie on the very page that waits (spec 3.6).
+//! Two ages live here (spec 3.3, 3.4). **2.6.23**, as merged, answers a mark that it does not know by `4 * init` pages
+//! behind it. **2.6.24** asks the cache instead: from the mark to the first hole is what was the tail of the window
+//! that set the mark, and the tail was all of that window, so the next is [`next_size`] of it. It also folds two
+//! windows into one where the mark would lie on the very page that waits (spec 3.6).
 //!
-//! Worked example: pages `[100, 108)` cached, the mark on 100, another stream's window remembered. 2.6.23 opens 16 pages at
-//! 101, of which 7 are there already. 2.6.24 finds the hole at 108 and opens `[108, 124)`.
+//! Worked example: pages `[100, 108)` cached, the mark on 100, another stream's window remembered. 2.6.23 opens 16
+//! pages at 101, of which 7 are there already. 2.6.24 finds the hole at 108 and opens `[108, 124)`.
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::policy::around::Around;
@@ -117,8 +117,8 @@ fn clueless(state: &ReadState, ask: Ask) -> Decision {
     Decision { window, pattern: Pattern::Initial, why: Why("lookahead-clueless") }
 }
 
-/// A mark without its window, since 2.6.24: the pages cached from the mark on were a window's tail. From 2.6.31 on, `more`
-/// pages of the request count to that tail.
+/// A mark without its window, since 2.6.24: the pages cached from the mark on were a window's tail. From 2.6.31 on,
+/// `more` pages of the request count to that tail.
 pub(super) fn found_mark(view: &dyn View, state: &ReadState, ask: Ask, more: PageCount) -> Decision {
     let hole = view.next_hole(ask.page + PageCount(1), state.max);
     let old_tail = hole.since(ask.page);
@@ -178,7 +178,8 @@ mod tests {
         assert_eq!(state, ReadState::new(PageCount(32)));
     }
 
-    /// A read larger than the ceiling becomes a pipeline of windows of the ceiling: one waited for, one in flight behind it.
+    /// A read larger than the ceiling becomes a pipeline of windows of the ceiling: one waited for, one in flight
+    /// behind it.
     #[test]
     fn an_oversize_read_is_a_pipeline() {
         let table = PageTable::new(PageIndex(1 << 20));

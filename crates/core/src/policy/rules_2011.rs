@@ -1,18 +1,19 @@
 //! Two small rules of 2011 that were never merged: read backwards, and read to the end.
 //!
-//! **Backwards.** A reader that goes down (`tail`, `tac`) looks like random reads, except that each ends where the last window
-//! begins. Then the next window lies before it:
+//! **Backwards.** A reader that goes down (`tail`, `tac`) looks like random reads, except that each ends where the
+//! last window begins. Then the next window lies before it:
 //!
 //! ```text
 //! 8-page reads downwards     [9840 ................ 9967][9968 ...... 9999][10000 .. 10007]
 //!                             128                        32               8 read first, at random
 //! ```
 //!
-//! It needs that random read to have been remembered, and sits after the sequential tests and before context. There is no
-//! mark: the windows grow until every wait is for a full one.
+//! It needs that random read to have been remembered, and sits after the sequential tests and before context. There is
+//! no mark: the windows grow until every wait is for a full one.
 //!
-//! **Snap to the end.** A window that stops just short of the end of the file leaves a small I/O for later and a mark that
-//! nobody touches. So a window reaches for the end if half its length more (at most a quarter of the ceiling) gets there:
+//! **Snap to the end.** A window that stops just short of the end of the file leaves a small I/O for later and a mark
+//! that nobody touches. So a window reaches for the end if half its length more (at most a quarter of the ceiling)
+//! gets there:
 //!
 //! ```text
 //! 20 pages, window [4, 12), 8 pages     8 + 8/2 = 12, and 4 + 12 = 16 < 20     stays

@@ -17,7 +17,8 @@ use crate::view::View;
 use crate::window::{Window, next_size};
 use alloc::vec::Vec;
 
-/// Forced reads go in pieces of 2 MiB, so that one call of a program cannot hold all of memory locked at once (spec 1.6).
+/// Forced reads go in pieces of 2 MiB, so that one call of a program cannot hold all of memory locked at once (spec
+/// 1.6).
 pub(super) const FORCED_PIECE: PageCount = PageCount(512);
 
 /// At most so many pieces for one forced ask: 128 GiB. The kernel's bound is the machine's memory, which the core does
@@ -63,8 +64,8 @@ pub(super) fn forced(view: &dyn View, ask: Ask, why: &'static str, out: &mut Vec
     }
 }
 
-/// Whether the ask continues the last read, on the same page or on the next (spec 3.3, 3.5 *unaligned*). Before the first
-/// read the previous page is -1, so that page 0 continues it.
+/// Whether the ask continues the last read, on the same page or on the next (spec 3.3, 3.5 *unaligned*). Before the
+/// first read the previous page is -1, so that page 0 continues it.
 pub(super) fn sequential(state: &ReadState, page: PageIndex) -> bool {
     match state.prev {
         None => page.0 == 0,
@@ -84,8 +85,9 @@ pub(super) fn pushed_forward(state: &ReadState) -> Window {
     window(state.window.end(), size, size)
 }
 
-/// A window opened at `page` for a request of `count` pages: what the request does not cover is the tail. A request that
-/// covers all of it makes all of it tail, so that the next window follows at once and a big read becomes a pipeline.
+/// A window opened at `page` for a request of `count` pages: what the request does not cover is the tail. A request
+/// that covers all of it makes all of it tail, so that the next window follows at once and a big read becomes a
+/// pipeline.
 pub(super) fn opened(page: PageIndex, count: PageCount, size: PageCount) -> Window {
     window(page, size, if size > count { size - count } else { size })
 }

@@ -1,9 +1,9 @@
 //! Thrash-safe context readahead, 2010: let the cache say how much is safe (seed 001, patch 06).
 //!
-//! The number of today, 128 KiB, was to become 512 KiB; and where memory is short, four times the window is four times the
-//! loss. So the series first made readahead adapt: history, looked for over eight windows, sizes the next window; one eighth of
-//! it becomes the tail; and a page of the last window that is missing *again* is proof of a loss, after which the open file
-//! trusts history alone.
+//! The number of today, 128 KiB, was to become 512 KiB; and where memory is short, four times the window is four times
+//! the loss. So the series first made readahead adapt: history, looked for over eight windows, sizes the next window;
+//! one eighth of it becomes the tail; and a page of the last window that is missing *again* is proof of a loss, after
+//! which the open file trusts history alone.
 //!
 //! ```text
 //! page        287352 53 54 55 ...         61 62 63 64        one stream of 300 under 128 MiB, first lines of the trace
@@ -14,17 +14,17 @@
 //! next mark                                   ^ 287362
 //! ```
 //!
-//! Worked example, the thrash of the seventh line: the window was `[287426, 287438)`, page 287425 is missing and page 287424
-//! too. 287425 lies less than a window before the window: it was lost. Half of 12 is 6, the least is 8, so 8 pages from 287425
-//! are fetched without a mark; seven of them are still cached, and are *retained* (moved to the young end of their list), so
-//! that one page is read and eight live on.
+//! Worked example, the thrash of the seventh line: the window was `[287426, 287438)`, page 287425 is missing and page
+//! 287424 too. 287425 lies less than a window before the window: it was lost. Half of 12 is 6, the least is 8, so 8
+//! pages from 287425 are fetched without a mark; seven of them are still cached, and are *retained* (moved to the
+//! young end of their list), so that one page is read and eight live on.
 //!
-//! The inference holds only in a cache that evicts in the order of insertion: there, a lost page has lost its predecessors
-//! first, so that *no history* and *in the last window* together mean a thrash (spec 5.6). With a steady load the window stays
-//! between half the safe size and all of it.
+//! The inference holds only in a cache that evicts in the order of insertion: there, a lost page has lost its
+//! predecessors first, so that *no history* and *in the last window* together mean a thrash (spec 5.6). With a steady
+//! load the window stays between half the safe size and all of it.
 //!
-//! **v0** is the posting of seed 001: its tail is `1 + (H - A)/8`, which all 25 lines of its trace show. **v3** makes it
-//! `1 + H/8`, so that a long history pipelines fully, and gives up mapped read-around after 10 misses.
+//! **v0** is the posting of seed 001: its tail is `1 + (H - A)/8`, which all 25 lines of its trace show. **v3** makes
+//! it `1 + H/8`, so that a long history pipelines fully, and gives up mapped read-around after 10 misses.
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::policy::around::Around;
@@ -54,8 +54,9 @@ pub enum Whence {
 }
 
 impl ReadState {
-    /// The program moved the position: page 0 is then read exactly, for it is likely a probe (spec 5.10, Linus Torvalds' USB
-    /// stick). A seek to the end is how programs ask for a file's size, and says nothing of what they will read.
+    /// The program moved the position: page 0 is then read exactly, for it is likely a probe (spec 5.10, Linus
+    /// Torvalds' USB stick). A seek to the end is how programs ask for a file's size, and says nothing of what they
+    /// will read.
     pub fn seek(&mut self, whence: Whence) {
         self.sought |= whence != Whence::End;
     }
@@ -209,8 +210,8 @@ fn start_of_file(state: &ReadState, ask: Ask) -> Decision {
     Decision { window, pattern: Pattern::Initial, why: Why(why) }
 }
 
-/// Whether the page belonged to the last window or to the one before it (spec 5.6). The lower bound is loose on purpose, and
-/// saturates: the kernel's wraps near the head of a file and calls those thrashes random.
+/// Whether the page belonged to the last window or to the one before it (spec 5.6). The lower bound is loose on
+/// purpose, and saturates: the kernel's wraps near the head of a file and calls those thrashes random.
 fn lost(state: &ReadState, page: PageIndex) -> bool {
     let last = state.window;
     last.start.back(last.size) <= page && page < last.end()
