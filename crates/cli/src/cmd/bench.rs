@@ -15,6 +15,7 @@ mod memory;
 mod place;
 mod player;
 mod show;
+mod thrash;
 mod undo;
 mod verdict;
 

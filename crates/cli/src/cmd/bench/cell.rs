@@ -10,6 +10,7 @@ use super::failure::{Failure, INTERRUPTED, SOFTWARE};
 use super::memory::MemoryGroup;
 use super::place::Place;
 use super::player::{Event, Report, Spec};
+use super::thrash::Thrash;
 use super::undo::stopped;
 use bowwave_fuse::Stats;
 use bowwave_lab::{Plan, Yardsticks};
@@ -50,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) useful_at_phases: Vec<u64>,
     /// The store's counters when the measured part of paced streams began and ended.
     pub(crate) store_measured: Option<(Stats, Stats)>,
+    /// Requests whose pages had to be sent again, of patterns in scarce memory.
+    pub(crate) thrash: Option<Thrash>,
     /// What `bowwave run` said of itself.
     pub(crate) bowwave: Option<serde_json::Value>,
 }
@@ -104,6 +107,8 @@ impl Cell<'_> {
         if let Some(group) = &group {
             group.enclose(&mut command);
         }
+        // However bench ends, nothing of the cell goes on: a reader would keep the mount busy.
+        end_with_parent(&mut command);
         let child = command.spawn().map_err(|error| Failure::on(self.exe, "start", &error))?;
         let mut running = Running(child);
         let lines = running.0.stdout.take().expect("piped");
@@ -114,7 +119,9 @@ impl Cell<'_> {
                 format!("the player of {} under {} said nothing: {status}", self.spec.pattern, self.arm);
             return Err(Failure::new(SOFTWARE, sentence));
         };
-        let executed = self.plan.executed(&report.done);
+        // A `cat` that did not come to its end left no reads to judge: as if all of them had taken no time.
+        let none = report.done.iter().sum::<u64>() == 0;
+        let executed = if none { self.plan.clone() } else { self.plan.executed(&report.done) };
         let bowwave = std::fs::read(summary.path()).ok();
         Ok(Run {
             pattern: self.spec.pattern.clone(),
@@ -128,6 +135,7 @@ impl Cell<'_> {
             exit_code: status.code(),
             yardsticks: self.place.model.map(|model| Yardsticks::of(&executed, &model)),
             store: self.place.stats(),
+            thrash: self.plan.memory_bytes_max.and_then(|_| self.place.thrash()),
             store_at_phases: watched.at_phases,
             useful_at_phases: self.useful_at_phases(&report),
             store_measured: watched.measured.0.zip(watched.measured.1),
@@ -228,6 +236,17 @@ impl Cell<'_> {
             })
             .collect()
     }
+}
+
+/// Makes the kernel end `command` when bench ends, even by a signal that nobody can catch.
+fn end_with_parent(command: &mut Command) {
+    // SAFETY: one async-signal-safe call between fork and exec.
+    let ask = || match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    // SAFETY: see above.
+    unsafe { command.pre_exec(ask) };
 }
 
 /// The player's lines as they come; a line that is not ours is passed over.

@@ -4,6 +4,7 @@
 //! and device are reset. It never stays: the store ends with the bench however that ends, the window is put back.
 
 use super::failure::{CANNOT_CREATE, Failure, NO_PERMISSION, OS_ERROR, UNAVAILABLE};
+use super::thrash::Thrash;
 use super::undo::{Guard, Undo, stopped};
 use bowwave_fuse::{Stats, content};
 use bowwave_lab::{DeviceModel, Plan};
@@ -31,6 +32,7 @@ pub(crate) struct Place {
     /// The modelled device, if the place is a slow store or bench was told.
     pub(crate) model: Option<DeviceModel>,
     store: bool,
+    log: Option<PathBuf>,
     window: Option<PathBuf>,
     _window_guard: Option<Guard>,
     foreign: BTreeSet<String>,
@@ -73,7 +75,7 @@ impl Place {
             .arg(&dir)
             .args(["--device", model, "--exit-with-parent", "--ready-file"])
             .arg(&ready);
-        let words = point.path().join("words");
+        let (words, log) = (point.path().join("words"), point.path().join("log"));
         let said = File::create(&words).map_err(|error| Failure::on(&words, "make", &error))?;
         slow.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         // Ctrl-C reaches bench, which ends the store when the cell is stopped.
@@ -95,6 +97,7 @@ impl Place {
             std::thread::sleep(Duration::from_millis(5));
         }
         let mut place = Self::on(&dir, None)?;
+        place.log = Some(log);
         place.child = Some(store);
         place._mount_point = Some(point);
         Ok(place)
@@ -117,6 +120,7 @@ impl Place {
             dir: dir.to_path_buf(),
             model: stored.or(model),
             store: stored.is_some(),
+            log: None,
             window: guard.is_some().then_some(window),
             _window_guard: guard,
             foreign: BTreeSet::new(),
@@ -154,6 +158,11 @@ impl Place {
     pub(crate) fn stats(&self) -> Option<Stats> {
         let text = self.store.then(|| fs::read(self.dir.join(".bowwave/stats")))?.ok()?;
         serde_json::from_slice(&text).ok()
+    }
+
+    /// How much of what the store sent was lost before its use; complete after [`stats`](Self::stats).
+    pub(crate) fn thrash(&self) -> Option<Thrash> {
+        fs::read_to_string(self.log.as_ref()?).ok().map(|log| Thrash::of(&log))
     }
 
     /// Makes the files of `plan` where an ordinary directory has none, and finds out whose they are.

@@ -109,6 +109,8 @@ fn free_table(rows: &[Row], against: Option<&str>) -> String {
         "pattern", "device", "arm", "s", "MB/s", "online", "offline", "ideal", "f/used", "f/plan",
         "requests", "KiB", "p50 us", "p99 us",
     ];
+    let thrash = rows.iter().any(|row| row.figures.thrash_percent.is_some());
+    head.extend(thrash.then_some("thrash %"));
     head.extend(against.is_some().then_some(versus.as_str()));
     let mut table = table(&head, 3);
     for row in rows {
@@ -131,6 +133,7 @@ fn free_table(rows: &[Row], against: Option<&str>) -> String {
             number(Some(figures.p50_us)),
             number(Some(figures.p99_us)),
         ];
+        cells.extend(thrash.then(|| two(figures.thrash_percent)));
         cells.extend(against.map(|_| ratio_cell(row.ratio)));
         table.add_row(cells);
     }
@@ -199,6 +202,7 @@ fn paced_table(rows: &[Row]) -> String {
             "KiB",
             "f/used",
             "again/used",
+            "thrash %",
             "late",
             "late p99 ms",
             "ratio",
@@ -232,6 +236,7 @@ fn paced_table(rows: &[Row]) -> String {
                 let again = to.resent_bytes - from.resent_bytes;
                 Some(again as f64 / run.report.paced.as_ref()?.measured_bytes.max(1) as f64)
             })),
+            two(row.figures.thrash_percent),
             whole(of(|run| Some(run.report.paced.as_ref()?.late as f64))),
             whole(of(|run| Some(run.report.paced.as_ref()?.late_p99_ns as f64 / 1e6))),
             ratio_cell(row.ratio),

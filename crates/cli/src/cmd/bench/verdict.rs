@@ -4,6 +4,7 @@
 //! 90 % interval of 0.97 to 1.03 (Student's t of their logarithms): not lost, for it does not lie under 1.
 
 use super::cell::Run;
+use super::thrash::Thrash;
 
 /// The figures of one run.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,7 @@ pub(crate) struct Figures {
     pub(crate) fetched_per_plan: Option<f64>,
     pub(crate) requests: Option<f64>,
     pub(crate) request_kib: Option<f64>,
+    pub(crate) thrash_percent: Option<f64>,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) capped: bool,
@@ -45,6 +47,7 @@ impl Figures {
                 .map(|(fetched, bounds)| fetched / (bounds.plan_bytes as f64).max(1.0)),
             requests,
             request_kib: fetched.zip(requests).map(|(bytes, requests)| bytes / requests.max(1.0) / 1024.0),
+            thrash_percent: run.thrash.map(Thrash::percent),
             p50_us: run.report.p50_ns as f64 / 1e3,
             p99_us: run.report.p99_ns as f64 / 1e3,
             capped: run.report.capped,
@@ -69,6 +72,7 @@ impl Figures {
             fetched_per_plan: some(|run| run.fetched_per_plan),
             requests: some(|run| run.requests),
             request_kib: some(|run| run.request_kib),
+            thrash_percent: some(|run| run.thrash_percent),
             p50_us: of(|run| run.p50_us),
             p99_us: of(|run| run.p99_us),
             capped: runs.iter().any(|run| run.capped),
