@@ -2,7 +2,7 @@
 //!
 //! Ski rental: a reader that misses at random rents, one device latency a read. Once the rent paid inside a region comes
 //! to the price of fetching what is missing of it, the region is bought. Regions are aligned powers of four pages; the smallest that
-//! has paid is bought first.
+//! has paid is bought, or the largest whose like have proved themselves.
 //!
 //! ```text
 //! hdd (8 ms, 100 MB/s), region of 1 MiB (10.5 ms + 8 ms), blocks of 8 KiB in random order
@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Two guards keep a uniformly random reader from buying anything. The reads must *gather*: at least three of the
-//! last eight in the region. And the region must be thick: at least one page in 32 read, or regions like it must have proved
-//! that at least 40 % of them is read in the end, in which case its second read buys it.
+//! last eight in the region. And the region must be thick: at least one page in 32 read. Regions that were bought before
+//! tell how much of them was read in the end: where that was 40 %, the first read in a region like them buys it. Where a
+//! gap costs more than a request of its own (an SSD), half must have been read, or two thirds proved.
 
 use crate::units::{Extent, PageIndex};
 use alloc::collections::BTreeMap;
@@ -26,6 +27,12 @@ const LATEST: usize = 8;
 const REGIONS_MAX: usize = 1024;
 /// One page in this many must have been read.
 const THICK: u64 = 32;
+/// The same where gaps are dear: half.
+const THICK_DEAR: u64 = 2;
+/// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
+/// gaps are dear.
+const FILL_MIN: u64 = 102;
+const FILL_MIN_DEAR: u64 = 171;
 /// Regions that must have ended before their fill is believed.
 const WITNESSES_MIN: u32 = 3;
 
@@ -55,6 +62,7 @@ impl Density {
         pages: Extent,
         wait_ns: u64,
         end_of_file: u64,
+        gaps_are_cheap: bool,
         price: impl Fn(Extent) -> u64,
     ) -> Option<(Extent, &'static str)> {
         self.latest[(self.reads % LATEST as u64) as usize] = pages.start.0;
@@ -71,41 +79,39 @@ impl Density {
             let region = *region;
             let extent = Extent::new(number * scale, scale);
             let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
-            if bought.is_some() || region.bought {
+            if region.bought {
                 continue;
             }
             let gathered =
                 self.latest.iter().take(self.reads as usize).filter(|&&p| p / scale == number).count();
             let (witnesses, fill) = self.fill[s];
-            let proved = witnesses >= WITNESSES_MIN && fill >= 102;
-            let thick = region.pages_read * THICK >= extent.count.0;
-            let why = if proved && gathered >= 2 {
+            let (fill_min, thick) =
+                if gaps_are_cheap { (FILL_MIN, THICK) } else { (FILL_MIN_DEAR, THICK_DEAR) };
+            let proved = witnesses >= WITNESSES_MIN && fill >= fill_min;
+            let thick = region.pages_read * thick >= extent.count.0;
+            let why = if proved {
                 "R11 regions like this filled"
-            } else if thick && gathered >= 3 && region.paid_ns >= price(extent) {
+            } else if bought.is_none() && thick && gathered >= 3 && region.paid_ns >= price(extent) {
                 "R11 rent paid"
             } else {
                 continue;
             };
-            self.regions.entry(key).or_default().bought = true;
-            bought = Some((extent, why));
+            bought = Some((key, extent, why));
         }
         self.forget_old();
-        bought
+        let (key, extent, why) = bought?;
+        self.regions.entry(key).or_default().bought = true;
+        Some((extent, why))
     }
 
-    /// A read that was served by something bought: counts towards its regions' fill.
-    pub(crate) fn served(&mut self, pages: Extent) {
+    /// `pages` pages near `page` were read out of something bought: counts towards its regions' fill.
+    pub(crate) fn served(&mut self, page: PageIndex, pages: u64) {
         for (s, scale) in SCALES.into_iter().enumerate() {
-            if let Some(region) = self.regions.get_mut(&(s as u8, pages.start.0 / scale)) {
-                region.pages_read += pages.count.0;
+            if let Some(region) = self.regions.get_mut(&(s as u8, page.0 / scale)) {
+                region.pages_read += pages;
                 region.last = self.reads;
             }
         }
-    }
-
-    /// Whether anything was ever bought here.
-    pub(crate) fn has_bought(&self) -> bool {
-        self.regions.values().any(|r| r.bought)
     }
 
     /// Regions left alone for 64 reads have ended; what was read of them is a witness for their scale.
@@ -149,7 +155,7 @@ mod tests {
         let mut bought = alloc::vec::Vec::new();
         for block in [3u64, 90, 41, 77, 120] {
             let pages = Extent::new(256 * 1000 + 2 * block, 2);
-            bought.extend(density.read(pages, 8_000_000, end, hdd).map(|b| b.0));
+            bought.extend(density.read(pages, 8_000_000, end, true, hdd).map(|b| b.0));
         }
         assert_eq!(bought.last().map(|e| e.count.0 <= 256), Some(true), "{bought:?}");
     }
@@ -161,7 +167,7 @@ mod tests {
         let mut seed = 7;
         for _ in 0..8192 {
             let page = random(&mut seed) % end;
-            assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, hdd), None);
+            assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, true, hdd), None);
         }
     }
 }

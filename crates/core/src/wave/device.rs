@@ -45,6 +45,8 @@ pub(crate) struct Device {
     round_start: Nanos,
     round_bytes: u64,
     rate: u64,
+    /// Small requests that the device works on at once, in 1/256: 16 until it is known better.
+    overlap_256: u64,
 }
 
 impl Default for Device {
@@ -62,6 +64,7 @@ impl Default for Device {
             round_start: Nanos(0),
             round_bytes: 0,
             rate: 0,
+            overlap_256: 16 * 256,
         }
     }
 }
@@ -140,6 +143,30 @@ impl Device {
         }
     }
 
+    /// Bytes between two small reads that cost no more than a request of their own: what one connection carries in one
+    /// latency, divided by the requests that overlap. 16 KiB while that is not known.
+    ///
+    /// hdd: 8 ms x 100 MB/s / 1 = 800 KB. s3: 30 ms x 90 MB/s / 16 = 169 KB. ssd: 100 us x 500 MB/s / 16 = 3 KB.
+    pub(crate) fn gap_max(&self) -> Bytes {
+        let Some(latency) = self.latency() else { return Bytes(16384) };
+        let Some(rate) = self.connection_rate() else { return Bytes(16384) };
+        let bytes = u128::from(latency.0) * u128::from(rate)
+            / 1_000_000_000
+            / u128::from(self.overlap_256.max(256) / 256);
+        Bytes(bytes as u64)
+    }
+
+    /// Bytes a second of one request: how much longer large ones take than small ones.
+    fn connection_rate(&self) -> Option<u64> {
+        let timed = |c: usize| {
+            (self.best(c) > 0 && self.recent[c].count > 0).then(|| (4096u64 << (2 * c), self.best(c)))
+        };
+        let small = (0..CLASSES).find_map(timed)?;
+        let large = (0..CLASSES).rev().find_map(timed)?;
+        let (bytes, ns) = (large.0.checked_sub(small.0)?, large.1.checked_sub(small.1)?);
+        (bytes > 0).then(|| (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64)
+    }
+
     /// Whether one more request of ours may go out.
     pub(crate) fn has_room(&mut self) -> bool {
         let room = self.in_flight < self.flight_max;
@@ -169,9 +196,15 @@ impl Device {
 
     /// A request of ours of `bytes`, in `pages` pages, has arrived `took` after it went out.
     pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos) {
+        let together = self.in_flight;
         self.gone(bytes.0 / crate::units::PAGE_SIZE);
         let best = self.best(class(bytes));
         let slow = best > 0 && 2 * took.0 > 3 * best;
+        if best > 0 && class(bytes) <= 1 && together >= FLIGHT_MIN / 2 {
+            // Little's law: n under way, each k times slower than alone, means that n / k are worked on.
+            let overlap = u64::from(together) * 256 * best / took.0.max(best);
+            self.overlap_256 = (self.overlap_256 * 7 + overlap) / 8;
+        }
         self.timed(now, bytes, took);
         self.finished += 1;
         self.slow += u32::from(slow);

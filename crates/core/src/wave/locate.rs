@@ -21,6 +21,8 @@ use crate::view::View;
 const LOOKS_MAX: usize = 4;
 /// Pages of history looked at for R4.
 const HISTORY_MAX: PageCount = PageCount(512);
+/// Seeds that must follow one before it counts as a run that ended.
+const FOLLOWERS: usize = 64;
 /// Threads remembered.
 const ACTORS_MAX: usize = 4096;
 
@@ -35,6 +37,16 @@ pub(super) enum Place {
     History(u64),
     /// Nothing is known of it.
     Stray,
+}
+
+/// Whether page `q` is, give or take a page, one of `next`, `next + period`, ... up to `frontier`.
+fn on_stride(q: u64, next: u64, frontier: u64, period: i64) -> bool {
+    let (way, reach, length) = if period > 0 {
+        ((q + 1).checked_sub(next), frontier.saturating_sub(next) + 1, period.unsigned_abs())
+    } else {
+        ((next + 1).checked_sub(q), next.saturating_sub(frontier) + 1, period.unsigned_abs())
+    };
+    way.is_some_and(|way| way <= reach + 1 && way % length <= 2)
 }
 
 impl Wave {
@@ -72,16 +84,21 @@ impl Wave {
         {
             return Place::Continues(sid);
         }
-        // Strides, with a page of play for reads that are not aligned.
-        if let Some((_, &sid)) = f.strides.range(q.saturating_sub(1)..=q + 1).next()
-            && self.streams.get(sid).is_some()
-        {
-            return Place::Continues(sid);
-        }
         let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
         if used_before {
             let history = f.table.history(PageIndex(q), HISTORY_MAX);
             return Place::History(history.0.max(1));
+        }
+        // Strides, with a page of play for reads that are not aligned; some of the runs may have been read quietly.
+        let up = f.strides.range(..=q + 1).rev().take(LOOKS_MAX);
+        let down = f.strides.range(q..).take(LOOKS_MAX);
+        for (&next, &sid) in up.chain(down) {
+            if let Some(s) = self.streams.get(sid)
+                && let Course::Stride { period, .. } = s.course
+                && on_stride(q, next, s.frontier, period)
+            {
+                return Place::Continues(sid);
+            }
         }
         Place::Stray
     }
@@ -91,8 +108,9 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let (id, q, n) = (s.file, pages.start.0, pages.count.0);
         let Some(f) = self.files.get_mut(&id) else { return };
-        let was_seed = s.course == Course::Seed;
+        let (was_seed, serial) = (s.course == Course::Seed, s.serial);
         let (old_next, old_first) = (s.next, s.first);
+        let mut skipped = (0, 0i64, 0);
         s.request = n;
         s.touched(now);
         match s.course {
@@ -124,7 +142,8 @@ impl Wave {
                 s.frontier = s.frontier.min(s.next);
                 f.backward.insert(s.next, sid);
             }
-            Course::Stride { period, .. } => {
+            Course::Stride { period, run } => {
+                skipped = (old_next, period, run);
                 f.strides.remove(&old_next);
                 let next = q.checked_add_signed(period).unwrap_or(u64::MAX);
                 s.next = next;
@@ -136,7 +155,20 @@ impl Wave {
         }
         if was_seed {
             self.counters.streams += 1;
-            self.fate(id, true);
+            self.went_on(id, serial);
+        }
+        // So were the runs of a stride between the one expected and this one.
+        let (from, period, run) = skipped;
+        if period != 0 {
+            let runs = (q as i64 - from as i64) / period;
+            if let Some(s) = self.streams.get_mut(sid) {
+                s.reads += runs.clamp(0, 4096) as u64;
+            }
+            for k in 0..runs.clamp(0, 4096) {
+                let passed = Extent::new((from as i64 + k * period).max(0) as u64, run);
+                self.use_pages(id, passed);
+                self.sow(now, id, passed);
+            }
         }
         // Pages that were passed quietly inside the window were read.
         let passed = match self.streams.get(sid).map(|s| s.course) {
@@ -177,8 +209,11 @@ impl Wave {
     /// Adds a seed at `pages`.
     pub(super) fn sow(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
         let (q, n) = (pages.start.0, pages.count.0);
-        let sid = self.streams.add(Stream::seed(id, q, n, now));
         let f = self.files.get_mut(&id)?;
+        f.sown += 1;
+        let mut seed = Stream::seed(id, q, n, now);
+        seed.serial = f.sown;
+        let sid = self.streams.add(seed);
         // Two expectations cannot stand at one page: the newer one is the likelier.
         let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
         f.seeds.push_back(sid);
@@ -197,6 +232,13 @@ impl Wave {
             self.end(oldest);
         }
         self.idle.push_back((now, sid));
+        // A seed that many others have followed counts as a run that ended, though it may still go on.
+        let f = self.files.get_mut(&id)?;
+        let followed = f.seeds.len().checked_sub(FOLLOWERS).map(|i| f.seeds[i]);
+        if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
+            f.lengths.push(s.request);
+            self.lengths.push(s.request);
+        }
         Some(sid)
     }
 
@@ -207,13 +249,18 @@ impl Wave {
         s.course = Course::Forward;
         s.first = q - history.min(q);
         s.reads = 2;
+        self.adopt(now, s)
+    }
+
+    /// Adds a stream that goes up. One that was expected at the same page is the same stream: it is replaced.
+    pub(super) fn adopt(&mut self, now: Nanos, s: Stream) -> Option<StreamId> {
+        let (id, next) = (s.file, s.next);
+        let f = self.files.get_mut(&id)?;
         let sid = self.streams.add(s);
         self.counters.streams += 1;
-        let old = self.files.get_mut(&id)?.forward.insert(q + n, sid);
-        if let Some(old) = old {
+        if let Some(old) = f.forward.insert(next, sid) {
             self.streams.remove(old);
         }
-        self.fate(id, true);
         self.mark_active(now, sid);
         Some(sid)
     }
@@ -224,13 +271,18 @@ impl Wave {
         let Some(f) = self.files.get_mut(&s.file) else { return };
         f.unlink(sid, s.next);
         f.unlink(sid, s.first);
-        if !matches!(s.course, Course::Stride { .. }) {
+        let left = match s.course {
+            Course::Backward => Extent::between(PageIndex(s.frontier), PageIndex(s.next)),
+            _ => Extent::between(PageIndex(s.next), PageIndex(s.frontier)),
+        };
+        self.dead += f.table.count(PageBit::Ahead, left).0;
+        if let Course::Stride { .. } = s.course {
+            f.stride_lengths.push(s.reads);
+        } else {
             f.lengths.push(s.progress());
             self.lengths.push(s.progress());
         }
-        if s.course == Course::Seed {
-            self.fate(s.file, false);
-        } else if s.epoch == self.epoch {
+        if s.course != Course::Seed && s.epoch == self.epoch {
             self.active_now = self.active_now.saturating_sub(1);
         }
     }
@@ -248,11 +300,14 @@ impl Wave {
         (d1 != 0 && d1.abs_diff(d2) <= 1 && d1.unsigned_abs() > 1).then_some(d1)
     }
 
-    /// One more seed's fate is known: it went on, or it did not.
-    fn fate(&mut self, id: FileId, went_on: bool) {
-        if let Some(f) = self.files.get_mut(&id) {
-            f.fates = f.fates << 1 | u16::from(went_on);
-            f.fates_known = f.fates_known.saturating_add(1);
+    /// The seed sown as number `serial` went on.
+    fn went_on(&mut self, id: FileId, serial: u64) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        if serial > f.fates_newest {
+            f.fates = f.fates.checked_shl((serial - f.fates_newest).min(64) as u32).unwrap_or(0) | 1;
+            f.fates_newest = serial;
+        } else if f.fates_newest - serial < 64 {
+            f.fates |= 1 << (f.fates_newest - serial);
         }
     }
 
@@ -273,11 +328,13 @@ impl Wave {
             late,
             believed,
             stream,
+            stride: None,
+            off_stride: 0,
             strays: [0; 3],
             stray_count: 0,
         });
         if entry.file != id {
-            entry.stray_count = 0;
+            (entry.stray_count, entry.stride, entry.off_stride) = (0, None, 0);
         }
         (entry.file, entry.pages, entry.missing) = (id, pages, missing);
         (entry.late, entry.believed, entry.stream) = (late, believed, stream);

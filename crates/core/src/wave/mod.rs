@@ -21,7 +21,7 @@
 //! | R7 stride | three reads equally far apart predict the fourth | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended (lengths.rs) | ends of runs |
-//! | R10 in step | waiting streams are opened ahead when those before them went on | reads |
+//! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and the memory believed in | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and 8 MiB + 15 % of what was used of speculation | none |
@@ -266,12 +266,18 @@ struct File {
     /// Strides, by the start of the next read.
     strides: BTreeMap<u64, StreamId>,
     seeds: VecDeque<StreamId>,
-    /// How far down `seeds` R10 has opened windows, and what became of the latest 16 seeds (bit set: went on).
+    /// Seeds sown so far, and how far down `seeds` R10 has opened windows.
+    sown: u64,
     opened: usize,
-    fates: u16,
-    fates_known: u32,
+    /// Of the 64 seeds up to the newest that went on, which did: bit 0 is that newest, number `fates_newest` from 1.
+    fates: u64,
+    fates_newest: u64,
     density: Density,
     lengths: Lengths,
+    /// Strides that ended, in reads.
+    stride_lengths: Lengths,
+    /// What the streams of this file came to want ahead of them by waiting (R3).
+    ahead: u64,
     random: bool,
     sequential: bool,
 }
@@ -296,6 +302,9 @@ struct Latest {
     late: bool,
     believed: bool,
     stream: Option<StreamId>,
+    /// The stride that it walks, and how many reads in a row did not belong to it.
+    stride: Option<StreamId>,
+    off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
     strays: [u64; 3],
     stray_count: u8,
@@ -343,6 +352,8 @@ pub struct Wave {
     memory_believed: u64,
     /// Pages fetched ahead, present or in flight, not read yet.
     unread: u64,
+    /// Of those, pages whose stream has ended: they were fetched in vain.
+    dead: u64,
     epoch: u32,
     epoch_start: Nanos,
     active_now: u64,
@@ -368,6 +379,7 @@ impl Wave {
             lengths: Lengths::default(),
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
+            dead: 0,
             epoch: 0,
             epoch_start: Nanos(0),
             active_now: 0,
@@ -510,11 +522,14 @@ impl Wave {
             backward: BTreeMap::new(),
             strides: BTreeMap::new(),
             seeds: VecDeque::new(),
+            sown: 0,
             opened: 0,
             fates: 0,
-            fates_known: 0,
+            fates_newest: 0,
             density: Density::default(),
             lengths: Lengths::default(),
+            stride_lengths: Lengths::default(),
+            ahead: 0,
             random: false,
             sequential: false,
         });

@@ -19,13 +19,21 @@ use super::stream::{Course, StreamId};
 use super::{Advice, EPOCH, SPECULATION_MIN, USED_PERCENT, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
-use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
+/// One page in so many of a bought region carries a mark.
+const SAMPLE: u64 = 8;
+/// An arrival is seen, and a wait told, about so late.
+const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
 const COPY_NS: u64 = 1_000;
+/// Nor more: 4 GiB.
+const AHEAD_MAX: u64 = 1 << 20;
+/// A run is taken to go on for at most so many times what it has come.
+const PROMISE: u64 = 4;
 /// No rule wants less ahead of a stream than this.
 const AHEAD_MIN: u64 = 4;
 
@@ -37,13 +45,11 @@ impl Wave {
             return;
         }
         self.counters.reads += 1;
-        f.table.clear(PageBit::Mark, pages);
+        let marked = f.table.clear(PageBit::Mark, pages).0;
         let place = self.place(id, pages);
+        self.leave_stride(id, actor, place);
         self.remember(actor, id, pages, None);
-        let (missing, bought) = {
-            let f = &self.files[&id];
-            (pages.count.0 - f.table.resident(pages).0, f.table.count(PageBit::Ahead, pages).0 > 0)
-        };
+        let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.use_pages(id, pages);
         let stream = match place {
             Place::Continues(sid) => {
@@ -56,6 +62,11 @@ impl Wave {
         };
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.stream = stream;
+            if let Some(s) = stream.and_then(|sid| self.streams.get(sid))
+                && matches!(s.course, Course::Stride { .. })
+            {
+                latest.stride = stream;
+            }
         }
         if missing > self.config.reader_max.0 {
             let rest = Extent::between(pages.start + self.config.reader_max, pages.end());
@@ -82,9 +93,24 @@ impl Wave {
         }
         self.touch_leaves(id, pages);
         if let Some(sid) = stream {
-            self.plan_read(now, sid, pages, place, missing, bought);
+            self.plan_read(now, sid, pages, place, missing, marked);
         }
         self.sweep(now);
+    }
+
+    /// A stride whose reader went elsewhere twice in a row has ended.
+    fn leave_stride(&mut self, id: FileId, actor: u32, place: Place) {
+        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return };
+        let Some(sid) = latest.stride else { return };
+        if place == Place::Continues(sid) {
+            latest.off_stride = 0;
+            return;
+        }
+        latest.off_stride += 1;
+        if latest.off_stride >= 2 {
+            (latest.stride, latest.off_stride) = (None, 0);
+            self.end(sid);
+        }
     }
 
     fn plan_read(
@@ -94,14 +120,14 @@ impl Wave {
         pages: Extent,
         place: Place,
         missing: u64,
-        bought: bool,
+        marked: u64,
     ) {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let id = s.file;
         match s.course {
-            Course::Seed => self.plan_seed(now, sid, pages, missing, bought),
+            Course::Seed => self.plan_seed(now, sid, pages, missing, marked),
             Course::Stride { .. } => {
-                s.ahead = s.ahead.max(2);
+                s.ahead = s.ahead.max(4);
                 self.plan_stride(now, sid, pages);
                 // What a stride visits may become streams of their own: a matrix read by columns.
                 self.sow(now, id, pages);
@@ -114,8 +140,7 @@ impl Wave {
                 let why = if missing > 0 && established { Why("R3 waited") } else { Why("R2 next") };
                 let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
                 if missing > 0 && established {
-                    s.waited = true;
-                    grow(s);
+                    self.grow(sid);
                 }
                 self.plan_stream(now, sid, pages, why);
                 if !established {
@@ -145,11 +170,15 @@ impl Wave {
             }
         }
         let Some(sid) = latest.stream else { return };
-        let began = Nanos(now.0.saturating_sub(took.0));
-        let late = self.arrivals.iter().rev().take_while(|a| a.0 >= began).any(|&(_, file, arrived)| {
-            file == latest.file && !arrived.intersection(pages).is_empty()
-        });
-        if latest.believed && !late {
+        let began = Nanos(now.0.saturating_sub(took.0 + took.0 / 4 + LOOK_NS));
+        let late = self
+            .arrivals
+            .iter()
+            .rev()
+            .take_while(|a| a.0 >= began)
+            .any(|&(_, file, arrived)| file == latest.file && !arrived.intersection(pages).is_empty());
+        let latency = self.queues.get(&device).and_then(|q| q.device.latency()).unwrap_or_default();
+        if latest.believed && !late && 2 * took.0 > latency.0 {
             self.thrashed(now, sid, pages);
             return;
         }
@@ -159,15 +188,30 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         match s.course {
             Course::Forward | Course::Backward if latest.missing == 0 => {
-                s.waited = true;
-                grow(s);
+                self.grow(sid);
                 self.plan_stream(now, sid, pages, Why("R3 waited"));
             }
             Course::Stride { .. } => {
-                s.ahead = (s.ahead * 2).min(4096);
+                self.grow(sid);
                 self.plan_stride(now, sid, pages);
             }
             _ => {}
+        }
+    }
+
+    /// R3: the reader waited. Fourfold while small, then twofold (spec 3.2's shape), without a ceiling of its own: R13
+    /// has those. Streams of one file learn from one another: the next to begin starts where this one has come to.
+    fn grow(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        s.waited = true;
+        if let Course::Stride { .. } = s.course {
+            s.ahead = (2 * s.ahead).min(2 * s.reads);
+            return;
+        }
+        s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).min(AHEAD_MAX);
+        let ahead = s.ahead;
+        if let Some(f) = self.files.get_mut(&s.file) {
+            f.ahead = if f.ahead < ahead { ahead } else { (7 * f.ahead + ahead) / 8 };
         }
     }
 
@@ -178,6 +222,9 @@ impl Wave {
         let (id, from, to) = (s.file, s.next, s.frontier);
         s.ahead = (s.ahead / 2).max(AHEAD_MIN);
         s.frontier = s.next;
+        if let Some(f) = self.files.get_mut(&id) {
+            f.ahead /= 2;
+        }
         self.memory_believed =
             (self.memory_believed - self.memory_believed / 8).max(self.unread / 2).max(256);
         self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
@@ -185,7 +232,7 @@ impl Wave {
     }
 
     /// R1, R9, R11: the first read of what may become a stream.
-    fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64, bought: bool) {
+    fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64, marked: u64) {
         let Some(s) = self.streams.get(sid) else { return };
         let id = s.file;
         let f = &self.files[&id];
@@ -219,10 +266,10 @@ impl Wave {
             );
             return;
         }
-        if bought {
-            if let Some(f) = self.files.get_mut(&id) {
-                f.density.served(pages);
-            }
+        if marked > 0
+            && let Some(f) = self.files.get_mut(&id)
+        {
+            f.density.served(pages.start, marked * SAMPLE);
         }
         if missing > 0 {
             self.rent(now, id, pages);
@@ -239,6 +286,7 @@ impl Wave {
             128 * 1024 * 1_000_000_000 / latency.0.max(1)
         });
         let memory = self.memory_believed / 4;
+        let gaps_are_cheap = 2 * queue.device.gap_max().0 >= pages.count.bytes().0;
         let table = &f.table;
         let price = |region: Extent| {
             if region.count.0 > memory {
@@ -249,18 +297,26 @@ impl Wave {
                 missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1),
             )
         };
-        let Some((region, why)) = f.density.read(pages, latency.0, f.end, price) else { return };
+        let Some((region, why)) = f.density.read(pages, latency.0, f.end, gaps_are_cheap, price) else {
+            return;
+        };
         let why = Why(why);
+        // Every eighth page of what is bought is marked, to learn how much of it is read.
+        for page in (region.start.0..region.end().0).step_by(SAMPLE as usize) {
+            if !f.table.has(PageBit::Used, PageIndex(page)) {
+                f.table.set(PageBit::Mark, Extent::new(page, 1));
+            }
+        }
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
         self.want(Wanted { file: id, pages: region, demand: false, why, stream: None }, true);
     }
 
-    /// R10: seeds that wait behind one that went on are opened, twice as many each time, while three of four do.
+    /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
+    /// newest that went on did.
     fn open_in_step(&mut self, now: Nanos, id: FileId, pages: Extent) {
         let Some(f) = self.files.get_mut(&id) else { return };
-        let known = f.fates_known.min(16);
-        let went_on = (f.fates & ((1u32 << known) - 1) as u16).count_ones();
-        if known < 3 || 4 * went_on < 3 * known {
+        let went_on = f.fates.count_ones();
+        if went_on < 3 || 2 * u64::from(went_on) < f.fates_newest.min(64) {
             return;
         }
         while f
@@ -286,7 +342,8 @@ impl Wave {
             let Some(s) = self.streams.get_mut(sid) else { continue };
             s.frontier = s.frontier.max(end);
             let window = Extent::between(PageIndex(start), PageIndex(end));
-            self.fetch(now, sid, pages, window, None, Pattern::Context, Why("R10 in step"));
+            let mark = Some(Extent::new(start, 1));
+            self.fetch(now, sid, pages, window, mark, Pattern::Context, Why("R10 in step"));
         }
     }
 
@@ -339,7 +396,9 @@ impl Wave {
     fn target(&self, sid: StreamId, why: Why) -> (u64, Why) {
         let Some(s) = self.streams.get(sid) else { return (0, why) };
         let f = &self.files[&s.file];
-        let mut target = s.ahead;
+        // However long its sisters' windows are, a run of four pages promises no more than sixteen.
+        let promise = PROMISE * s.progress().max(s.request);
+        let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share();
         let known = f
@@ -370,12 +429,12 @@ impl Wave {
     /// What may be out unread, divided by the streams.
     fn speculation_share(&self) -> u64 {
         let allowed = SPECULATION_MIN + self.counters.pages_used * u64::from(self.config.waste_percent) / 100;
-        (allowed / self.active().max(1)).max(AHEAD_MIN)
+        (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
     }
 
     /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
     fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        let share = self.share();
+        let share = self.share().min(self.speculation_share());
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run } = s.course else { return };
         let f = &self.files[&s.file];
@@ -384,27 +443,35 @@ impl Wave {
             return;
         }
         let runs_max = (share / run.max(1)).max(1);
+        let reads = s.reads;
+        let ends =
+            f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
+        let runs_max = runs_max.min(ends);
         let ahead = s.ahead.min(runs_max) as i64;
         let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
         if distance > ahead / 2 && distance > 0 {
             return;
         }
         let gap = period.unsigned_abs().saturating_sub(run);
-        // What one latency would carry, divided by the requests that share it.
-        let cheap = queue.device.bytes_per_latency().0 / u64::from(queue.device.flight_max());
-        let whole_stretch = PageCount(gap).bytes() <= Bytes(cheap);
+        let whole_stretch = PageCount(gap).bytes() <= queue.device.gap_max();
+        let (id, from, end) = (s.file, s.next, f.end);
         let mut stretch: Option<Extent> = None;
         let mut asked = alloc::vec::Vec::new();
+        let mut columns = alloc::vec::Vec::new();
         for k in distance.max(0)..ahead {
-            let Some(start) = (s.next as i64).checked_add(k * period).filter(|&p| p >= 0).map(|p| p as u64)
+            let Some(start) = (from as i64).checked_add(k * period).filter(|&p| p >= 0).map(|p| p as u64)
             else {
                 break;
             };
-            if start >= f.end {
+            if start >= end {
                 break;
             }
-            s.frontier = start.checked_add_signed(period).unwrap_or(s.next);
+            s.frontier = start.checked_add_signed(period).unwrap_or(from);
             let this = Extent::new(start, run);
+            if start > 0 && f.table.has(PageBit::Used, PageIndex(start - 1)) {
+                columns.push(this);
+                continue;
+            }
             stretch = match stretch {
                 Some(before) if whole_stretch => {
                     Some(Extent::between(before.start.min(this.start), before.end().max(this.end())))
@@ -420,7 +487,9 @@ impl Wave {
         // The reader asks again when it has come half way.
         let mark = (s.next as i64).checked_add(period * (ahead / 2)).filter(|&p| p >= 0).map(|p| p as u64);
         let mark = mark.map(|m| Extent::new(m, run));
-        let id = s.file;
+        for column in columns {
+            self.open_column(now, id, pages, column);
+        }
         for window in asked {
             self.explain(now, id, pages, whole(window), Pattern::Stride, why);
             self.want(Wanted { file: id, pages: window, demand: false, why, stream: Some(sid) }, false);
@@ -430,6 +499,24 @@ impl Wave {
         {
             f.table.set(PageBit::Mark, mark);
         }
+    }
+
+    /// R4 by R7: where a stride goes on right behind pages that were read, it walks the columns of a matrix: each row is a
+    /// stream of its own, and is opened as one (seed 004: large reads ahead in every row, not small ones early).
+    fn open_column(&mut self, now: Nanos, id: FileId, read: Extent, run: Extent) {
+        let f = &self.files[&id];
+        let waiting = f.forward.get(&run.start.0).copied().filter(|&sid| self.streams.get(sid).is_some());
+        let sid = waiting.or_else(|| {
+            let mut s = super::stream::Stream::seed(id, run.start.0 - 1, 1, now);
+            s.course = Course::Forward;
+            self.adopt(now, s)
+        });
+        let Some(sid) = sid else { return };
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        if s.ahead == 0 {
+            s.ahead = (4 * run.count.0).max(AHEAD_MIN);
+        }
+        self.plan_stream(now, sid, read, Why("R4 rows of a stride"));
     }
 
     fn fetch(
@@ -542,11 +629,6 @@ impl Wave {
             self.end(sid);
         }
     }
-}
-
-/// Fourfold while small, then twofold (spec 3.2's shape), without a ceiling of its own: R13 has those.
-fn grow(s: &mut super::stream::Stream) {
-    s.ahead = if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }.min(1 << 20);
 }
 
 /// A window that nobody waits for.

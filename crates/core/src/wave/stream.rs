@@ -53,6 +53,8 @@ pub(crate) struct Stream {
     pub(crate) last: Nanos,
     /// Mean time between the reads seen, in ns.
     pub(crate) interval_ns: u64,
+    /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
+    pub(crate) serial: u64,
     /// Epoch in which it was last counted as active.
     pub(crate) epoch: u32,
     /// The reader waited since the last plan.
@@ -74,6 +76,7 @@ impl Stream {
             skip: 0,
             last: now,
             interval_ns: 0,
+            serial: 0,
             epoch: u32::MAX,
             waited: false,
         }
