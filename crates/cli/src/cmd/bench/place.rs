@@ -77,6 +77,7 @@ impl Place {
             .arg(&ready);
         let (words, log) = (point.path().join("words"), point.path().join("log"));
         let said = File::create(&words).map_err(|error| Failure::on(&words, "make", &error))?;
+        slow.arg("--log").arg(&log);
         slow.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         // Ctrl-C reaches bench, which ends the store when the cell is stopped.
         std::os::unix::process::CommandExt::process_group(&mut slow, 0);
