@@ -5,8 +5,8 @@
 //! types.
 
 use bowwave_core::{
-    Ask, AskKind, Decision, Extent, NAMES, Nanos, PageBit, PageCount, PageIndex, PageTable, Pattern, Policy,
-    ReadState, Submission, THRASH_MIN, ThrashSafe, View, Window, by_name,
+    Ask, AskKind, Decision, Extent, NAMES, Nanos, PageBit, PageCount, PageIndex, PageTable, Pattern, Play,
+    Policy, ReadState, Submission, THRASH_MIN, ThrashSafe, View, Window, by_name,
 };
 
 /// The page that is asked about.
@@ -169,5 +169,47 @@ fn forced_reads_end() {
         let mut out = Vec::new();
         era.decide(&table, &mut ReadState::new(PageCount(32)), ask, &mut out);
         assert_eq!(out.len(), 1 << 16);
+    }
+}
+
+/// Reads, faults, advice and evictions at random: every page that was fetched is used or wasted in the end, and the same story
+/// told twice is decided the same.
+#[test]
+fn every_page_is_accounted_for() {
+    for era in 0..eras().len() {
+        let story = || {
+            let mut dice = Dice(42);
+            let policy = eras().swap_remove(era);
+            let mut file = Play::new(policy, PageIndex(2000), PageCount(32));
+            let mut decided = Vec::new();
+            for _ in 0..5000 {
+                let (page, count) = (dice.below(2000), dice.below(40) + 1);
+                // Half of the reads go on where the last one ended.
+                let next = file.state().prev.map_or(0, |prev| prev.0 + 1);
+                let page = if dice.below(2) == 0 { next % 2000 } else { page };
+                match dice.below(10) {
+                    0 => file.evict(Extent::new(page, count * 4)),
+                    1 => decided.extend(file.fault(PageIndex(page))),
+                    2 => decided.extend(file.will_need(Extent::new(page, count))),
+                    _ => decided.extend(file.read(PageIndex(page), PageCount(count))),
+                }
+            }
+            (decided, file.close())
+        };
+        let (decided, stats) = story();
+        let all = stats.all();
+        assert_eq!(all.actual, all.used + all.wasted);
+        assert!(all.evicted <= all.wasted && all.actual.0 > 10_000 && all.stalls > 0);
+        assert_eq!((decided, stats), story());
+    }
+}
+
+/// A small generator with a fixed seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
     }
 }

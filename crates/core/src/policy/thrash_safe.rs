@@ -36,11 +36,14 @@ use crate::policy::shared::{exact, expected, nothing, opened, self_hit_merge, se
 use crate::policy::{Ask, AskKind, Policy, ReadState};
 use crate::units::{Extent, PageCount, PageIndex};
 use crate::view::View;
-use crate::window::init_size;
+use crate::window::{Window, init_size};
 use alloc::vec::Vec;
 
 /// History is looked for over this many windows, and this share of it becomes the tail.
 const RATIO: u64 = 8;
+
+/// A window is looked through for cached pages up to here, twice the largest ceiling of a stock kernel: bounded work.
+const LOOKED_MAX: PageCount = PageCount(4096);
 
 /// What a program's seek was relative to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,10 +162,22 @@ impl ThrashSafe {
         Decision { window, pattern: Pattern::Context, why: Why("history-proves") }
     }
 
+    /// What a window finds cached shall live as long as what it fetches (spec 5.5).
+    fn retain_cached(&mut self, view: &dyn View, window: Window) {
+        let end = window.end().min(view.end_of_file());
+        let looked = end.min(window.start + LOOKED_MAX);
+        if (window.start.0..looked.0).any(|page| view.present(PageIndex(page))) {
+            let kept = if self.retain.is_empty() { end } else { self.retain.end().max(end) };
+            let start =
+                if self.retain.is_empty() { window.start } else { self.retain.start.min(window.start) };
+            self.retain = Extent::between(start, kept);
+        }
+    }
+
     /// A page was lost: half the window, at least [`THRASH_MIN`], no mark -- and what is left of the old one stays.
     fn thrash(&mut self, state: &mut ReadState, ask: Ask) -> Decision {
         let left = state.window.end().since(ask.page).min(state.max + state.max);
-        self.retain = Extent { start: ask.page, count: left };
+        self.retain = Extent::new(ask.page.0, left.0);
         state.thrashed = true;
         let size = PageCount(state.window.size.0 / 2).max(THRASH_MIN);
         let window = window(ask.page, size, PageCount(0));
@@ -180,18 +195,19 @@ impl Policy for ThrashSafe {
 
     fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>) {
         self.retain = Extent::default();
-        if settled(&self.around, view, state, ask, out) {
-            return;
+        let first = out.len();
+        if !settled(&self.around, view, state, ask, out) {
+            let mut decision = self.rule(view, state, ask);
+            if self.rules_of_2011 {
+                decision = snap_to_end(decision, view, state.max);
+            }
+            // Random reads too: the next read behind one, or before it, then finds a window to continue.
+            if decision.window.size.0 > 0 {
+                state.window = decision.window;
+            }
+            out.push(decision);
         }
-        let mut decision = self.rule(view, state, ask);
-        if self.rules_of_2011 {
-            decision = snap_to_end(decision, view, state.max);
-        }
-        // Random reads too: the next read behind one, or before it, then finds a window to continue.
-        if decision.window.size.0 > 0 {
-            state.window = decision.window;
-        }
-        out.push(decision);
+        out[first..].iter().for_each(|decision| self.retain_cached(view, decision.window));
     }
 
     fn retain(&self) -> Extent {
@@ -222,7 +238,6 @@ mod tests {
     use super::*;
     use crate::table::{PageBit, PageTable};
     use crate::units::Nanos;
-    use crate::window::Window;
 
     fn ask(kind: AskKind, page: u64, count: u64) -> Ask {
         Ask { page: PageIndex(page), count: PageCount(count), kind, now: Nanos(0) }
@@ -249,6 +264,20 @@ mod tests {
         let decision = decide(&mut policy, &table, &mut state, ask(AskKind::Miss, 287425, 1));
         assert_eq!((decision.window, decision.pattern), (Window::new(287425, 8, 0), Pattern::Thrash));
         assert_eq!(policy.retain(), Extent::new(287425, 13));
+    }
+
+    /// Pages 104 and 105 are cached already: they shall not die before the window that they lie in.
+    #[test]
+    fn what_is_cached_lives_as_long_as_what_is_fetched() {
+        let mut table = PageTable::new(PageIndex(1 << 20));
+        let mut state = ReadState::new(PageCount(32));
+        let mut policy = ThrashSafe::v3();
+        table.set(PageBit::Present, Extent::new(90, 10));
+        decide(&mut policy, &table, &mut state, ask(AskKind::Miss, 100, 1));
+        assert_eq!((state.window, policy.retain()), (Window::new(100, 10, 2), Extent::default()));
+        table.set(PageBit::Present, Extent::new(104, 2));
+        decide(&mut policy, &table, &mut state, ask(AskKind::Miss, 100, 1));
+        assert_eq!(policy.retain(), Extent::new(100, 10));
     }
 
     /// Where the kernel's subtraction wraps: window `[4, 12)`, page 3 lost.
