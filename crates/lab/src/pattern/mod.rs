@@ -402,21 +402,21 @@ pub fn scarce() -> Vec<Pattern> {
             "64 readers of 32 MiB each by 64 KiB turns in 128 MiB of memory",
             |k| scarce::turns(k, 64),
         ),
-        known("paced200", Scarce, true, "200 streams of 100 KB/s, a file each, in 128 MB of memory", |k| {
+        known("paced200", Scarce, true, "200 streams of 100 KB/s, a file each, in 128 MiB of memory", |k| {
             scarce::paced(k, 200, false)
         }),
         known(
             "paced200_1fd",
             Scarce,
             true,
-            "200 streams of 100 KB/s on one descriptor in 128 MB of memory",
+            "200 streams of 100 KB/s on one descriptor in 128 MiB of memory",
             |k| scarce::paced(k, 200, true),
         ),
         known(
             "paced250",
             Scarce,
             true,
-            "250 streams of 100 KB/s on one descriptor in 128 MB of memory",
+            "250 streams of 100 KB/s on one descriptor in 128 MiB of memory",
             |k| scarce::paced(k, 250, true),
         ),
     ]

@@ -1,6 +1,6 @@
 //! Many streams and little memory: readers at a given pace, and readers by turns as fast as they go.
 //!
-//! 128 MB among 200 streams is 640 KiB each: a window of 1 MiB each does not fit, and what was read ahead is gone
+//! 128 MiB among 200 streams is 655 KiB each: a window of 1 MiB each does not fit, and what was read ahead is gone
 //! before its reader comes. The player puts itself (and whatever steers it) into a memory cgroup of the plan's size.
 
 use super::params::Knobs;
@@ -15,7 +15,8 @@ pub(super) fn paced(k: &mut Knobs, streams: u64, one_fd: bool) -> Plan {
     let rate = k.value("rate", 100_000, 60_000, 120_000, 1000);
     let start_every_ns = k.value("start_every_ms", 50, 30, 60, 1) * 1_000_000;
     let spacing = k.value("spacing", 64 * MIB, 40 * MIB, 60 * MIB, 4 * KIB);
-    let memory = k.value("memory", 128_000_000, 128_000_000, 128_000_000, 1_000_000);
+    // The baseline writes 128 MB and means the cgroup's 128M: only so do 200 windows of 256 KiB all fit, as it found.
+    let memory = k.value("memory", 128 * MIB, 128 * MIB, 128 * MIB, MIB);
     let mut plan = Plan::new();
     plan.threads = streams as u32;
     plan.memory_bytes_max = Some(memory);
