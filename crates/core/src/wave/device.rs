@@ -24,6 +24,8 @@ const FLIGHT_MAX: u32 = 512;
 const CLASSES: usize = 6;
 /// A best time is believed for one to two of these, so that a device that became slower is believed in the end.
 const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
+/// What a connection is taken to carry until it has carried something: 100 MB/s.
+const RATE_UNKNOWN: u64 = 100_000_000;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
 const ROUND_NS_MIN: u64 = 10_000_000;
 
@@ -144,12 +146,12 @@ impl Device {
     }
 
     /// Bytes between two small reads that cost no more than a request of their own: what one connection carries in one
-    /// latency, divided by the requests that overlap. 16 KiB while that is not known.
+    /// latency, divided by the requests that overlap. 16 KiB while nothing is known.
     ///
     /// hdd: 8 ms x 100 MB/s / 1 = 800 KB. s3: 30 ms x 90 MB/s / 16 = 169 KB. ssd: 100 us x 500 MB/s / 16 = 3 KB.
     pub(crate) fn gap_max(&self) -> Bytes {
         let Some(latency) = self.latency() else { return Bytes(16384) };
-        let Some(rate) = self.connection_rate() else { return Bytes(16384) };
+        let rate = self.connection_rate().unwrap_or(RATE_UNKNOWN);
         let bytes = u128::from(latency.0) * u128::from(rate)
             / 1_000_000_000
             / u128::from(self.overlap_256.max(256) / 256);

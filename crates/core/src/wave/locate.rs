@@ -56,11 +56,14 @@ impl Wave {
         // Upwards: the streams expected at or before q, nearest first.
         for (&next, &sid) in f.forward.range(..=q).rev().take(LOOKS_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
+            let slack = (s.ahead / 4).max(s.skip);
             let reach = match s.course {
-                Course::Forward => s.frontier.max(next) + (s.ahead / 4).max(s.skip),
+                Course::Forward => s.frontier.max(next) + slack,
                 _ => next,
             };
-            if q <= reach {
+            // A reader that came here page by page has passed the mark, and was seen.
+            let passed = Extent::between(PageIndex(next), PageIndex(q));
+            if q <= reach && (q - next <= slack || f.table.count(PageBit::Mark, passed).0 == 0) {
                 return Place::Continues(sid);
             }
         }

@@ -322,17 +322,86 @@ struct Wanted {
     file: FileId,
     pages: Extent,
     demand: bool,
+    /// Its reader waits, or will at its next read.
+    urgent: bool,
     why: Why,
     /// The stream that it is for: if that ends, nobody wants it.
     stream: Option<StreamId>,
 }
 
+/// Parts of windows in the order in which they were decided; any of them can be found by where it starts.
+#[derive(Default)]
+struct Line {
+    order: VecDeque<(FileId, u64)>,
+    parts: BTreeMap<(FileId, u64), VecDeque<Wanted>>,
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn push_back(&mut self, wanted: Wanted) {
+        let key = (wanted.file, wanted.pages.start.0);
+        self.order.push_back(key);
+        self.parts.entry(key).or_default().push_back(wanted);
+    }
+
+    fn push_front(&mut self, wanted: Wanted) {
+        let key = (wanted.file, wanted.pages.start.0);
+        self.order.push_front(key);
+        self.parts.entry(key).or_default().push_front(wanted);
+    }
+
+    /// The part that starts at `key`.
+    fn take(&mut self, key: (FileId, u64)) -> Option<Wanted> {
+        let parts = self.parts.get_mut(&key)?;
+        let wanted = parts.pop_front();
+        if parts.is_empty() {
+            self.parts.remove(&key);
+        }
+        wanted
+    }
+
+    /// The oldest part. Entries of `order` whose part was taken by [`Line::take`] are passed over.
+    fn take_oldest(&mut self) -> Option<Wanted> {
+        while let Some(key) = self.order.pop_front() {
+            if let Some(wanted) = self.take(key) {
+                return Some(wanted);
+            }
+        }
+        None
+    }
+}
+
+/// Demand in its order; else what starts at `near`, urgent or not; else what is urgent; else the rest.
+fn take_next([demand, urgent, ahead]: [&mut Line; 3], near: Option<(FileId, u64)>) -> Option<Wanted> {
+    demand
+        .take_oldest()
+        .or_else(|| near.and_then(|key| urgent.take(key).or_else(|| ahead.take(key))))
+        .or_else(|| urgent.take_oldest())
+        .or_else(|| ahead.take_oldest())
+}
+
+impl Queue {
+    fn line(&mut self, demand: bool, urgent: bool) -> &mut Line {
+        match (demand, urgent) {
+            (true, _) => &mut self.demand,
+            (_, true) => &mut self.urgent,
+            _ => &mut self.ahead,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Queue {
     device: Device,
-    demand: VecDeque<Wanted>,
-    urgent: VecDeque<Wanted>,
-    ahead: VecDeque<Wanted>,
+    demand: Line,
+    urgent: Line,
+    ahead: Line,
+    /// Where the latest request ended, and how many pages have gone out since it last jumped.
+    last_end: (FileId, u64),
+    run: u64,
 }
 
 /// The brain of a run.
@@ -424,7 +493,7 @@ impl Wave {
         let devices: Vec<u64> = self
             .queues
             .iter()
-            .filter(|(_, q)| !(q.demand.is_empty() && q.urgent.is_empty() && q.ahead.is_empty()))
+            .filter(|(_, q)| ![&q.demand, &q.urgent, &q.ahead].iter().all(|line| line.is_empty()))
             .map(|(&d, _)| d)
             .collect();
         devices.into_iter().find_map(|device| self.poll_device(now, device))
@@ -651,23 +720,19 @@ impl Wave {
         loop {
             let queue = self.queues.get_mut(&device)?;
             let piece_max = piece_pages(&queue.device, self.config.request_max);
-            let line = if !queue.demand.is_empty() {
-                &mut queue.demand
-            } else if !queue.device.has_room() {
+            if queue.demand.is_empty() && !queue.device.has_room() {
                 return None;
-            } else if !queue.urgent.is_empty() {
-                &mut queue.urgent
-            } else {
-                &mut queue.ahead
-            };
-            let wanted = line.front_mut()?;
+            }
+            // What continues the latest request goes first, as long as that is no longer than what one latency carries
+            // four times over: a head that is there already should not come back for it.
+            let go_on = 4 * PageCount::holding(queue.device.gap_max()).0 > queue.run;
+            let near = go_on.then_some(queue.last_end);
+            let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
+            let mut wanted = take_next(line, near)?;
             let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
             let file = self.files.get_mut(&wanted.file).filter(|_| alive);
             let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
-            let (Some(file), Some(hole)) = (file, hole) else {
-                line.pop_front();
-                continue;
-            };
+            let (Some(file), Some(hole)) = (file, hole) else { continue };
             // Pieces keep to multiples of their size, so that two windows that meet share no request.
             let room = piece_max - hole.start.0 % piece_max;
             let pages = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
@@ -679,6 +744,12 @@ impl Wave {
                 self.counters.pages_ahead += pages.count.0;
             }
             queue.device.issued(now, pages.count.0);
+            queue.run =
+                if queue.last_end == (id, pages.start.0) { queue.run + pages.count.0 } else { pages.count.0 };
+            queue.last_end = (id, pages.end().0);
+            if !wanted.pages.is_empty() {
+                queue.line(demand, wanted.urgent).push_front(wanted);
+            }
             let fetch = FetchId(self.next_fetch);
             self.next_fetch += 1;
             self.flights.insert(fetch, Flight { file: id, device, pages, issued: now });
@@ -687,21 +758,14 @@ impl Wave {
         }
     }
 
-    fn want(&mut self, wanted: Wanted, urgent: bool) {
+    fn want(&mut self, wanted: Wanted) {
         let Some(f) = self.files.get(&wanted.file) else { return };
         let pages = wanted.pages.intersection(Extent::new(0, f.end));
         if pages.is_empty() {
             return;
         }
         let queue = self.queues.entry(f.device).or_default();
-        let line = if wanted.demand {
-            &mut queue.demand
-        } else if urgent {
-            &mut queue.urgent
-        } else {
-            &mut queue.ahead
-        };
-        line.push_back(Wanted { pages, ..wanted });
+        queue.line(wanted.demand, wanted.urgent).push_back(Wanted { pages, ..wanted });
     }
 }
 

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
-//! would be the waste; so no more is let out than 8 MiB and 15 % of what was used, divided by the streams:
+//! would be the waste; so no more is let out than 8 MiB, or 15 % of what was used, divided by the streams:
 //!
 //! ```text
-//! 1 stream, nothing used yet      2048 pages         1 stream after 256 MiB      2048 + 0.15 * 65536 = 11878 pages
-//! 512 streams, nothing used yet      4 pages each    512 streams after 256 MiB                          23 pages each
+//! 1 stream, nothing used yet      2048 pages         1 stream after 256 MiB      0.15 * 65536 = 9830 pages
+//! 512 streams, nothing used yet      4 pages each    512 streams after 256 MiB                 19 pages each
 //! ```
 
 use super::locate::Place;
@@ -48,6 +48,7 @@ impl Wave {
         let marked = f.table.clear(PageBit::Mark, pages).0;
         let place = self.place(id, pages);
         self.leave_stride(id, actor, place);
+        self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.use_pages(id, pages);
@@ -71,16 +72,14 @@ impl Wave {
         if missing > self.config.reader_max.0 {
             let rest = Extent::between(pages.start + self.config.reader_max, pages.end());
             self.explain(now, id, pages, whole(rest), Pattern::Oversize, Why("R14 rest of a large read"));
-            self.want(
-                Wanted {
-                    file: id,
-                    pages: rest,
-                    demand: true,
-                    why: Why("R14 rest of a large read"),
-                    stream: None,
-                },
-                true,
-            );
+            self.want(Wanted {
+                file: id,
+                pages: rest,
+                demand: true,
+                urgent: true,
+                why: Why("R14 rest of a large read"),
+                stream: None,
+            });
         }
         // The reader's own read brings these pages: until it has, they are under way.
         if let Some(f) = self.files.get_mut(&id) {
@@ -96,6 +95,19 @@ impl Wave {
             self.plan_read(now, sid, pages, place, missing, marked);
         }
         self.sweep(now);
+    }
+
+    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended.
+    fn leave_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
+        let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id) else { return };
+        let Some(sid) = latest.stream else { return };
+        if matches!(place, Place::Stray | Place::History(_))
+            && let Some(s) = self.streams.get(sid)
+            && s.course == Course::Forward
+            && (s.next..s.frontier).contains(&pages.start.0)
+        {
+            self.end(sid);
+        }
     }
 
     /// A stride whose reader went elsewhere twice in a row has ended.
@@ -308,7 +320,7 @@ impl Wave {
             }
         }
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
-        self.want(Wanted { file: id, pages: region, demand: false, why, stream: None }, true);
+        self.want(Wanted { file: id, pages: region, demand: false, urgent: true, why, stream: None });
     }
 
     /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
@@ -356,10 +368,15 @@ impl Wave {
         }
         let end_of_file = f.end;
         let (target, why) = self.target(sid, why);
-        let Some(s) = self.streams.get_mut(sid) else { return };
+        let Some(s) = self.streams.get(sid) else { return };
+        let f = &self.files[&s.file];
         let down = s.course == Course::Backward;
         let out = if down { s.next - s.frontier } else { s.frontier - s.next };
-        let step = (target / 4).max(1);
+        // Ask again when a quarter of it is read; where requests near one another are far cheaper than apart (a head that
+        // seeks), when more is, so that what is fetched at once is worth the way.
+        let worth = self.queues.get(&f.device).map_or(0, |q| PageCount::holding(q.device.gap_max()).0);
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let step = worth.clamp(target / 4, target - target / 4).max(1);
         let urgent = core::mem::take(&mut s.waited) || out == 0;
         if target < out + step {
             // Far enough. The page where the reader will have come near enough to ask again keeps its mark.
@@ -428,7 +445,8 @@ impl Wave {
 
     /// What may be out unread, divided by the streams.
     fn speculation_share(&self) -> u64 {
-        let allowed = SPECULATION_MIN + self.counters.pages_used * u64::from(self.config.waste_percent) / 100;
+        let allowed =
+            SPECULATION_MIN.max(self.counters.pages_used * u64::from(self.config.waste_percent) / 100);
         (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
     }
 
@@ -492,7 +510,14 @@ impl Wave {
         }
         for window in asked {
             self.explain(now, id, pages, whole(window), Pattern::Stride, why);
-            self.want(Wanted { file: id, pages: window, demand: false, why, stream: Some(sid) }, false);
+            self.want(Wanted {
+                file: id,
+                pages: window,
+                demand: false,
+                urgent: false,
+                why,
+                stream: Some(sid),
+            });
         }
         if let Some(f) = self.files.get_mut(&id)
             && let Some(mark) = mark
@@ -558,7 +583,7 @@ impl Wave {
             f.table.set(PageBit::Mark, mark);
             self.touch_leaves(file, mark);
         }
-        self.want(Wanted { file, pages: window, demand: false, why, stream: Some(sid) }, urgent);
+        self.want(Wanted { file, pages: window, demand: false, urgent, why, stream: Some(sid) });
     }
 
     /// R15: the program's own advice.
@@ -574,7 +599,7 @@ impl Wave {
                 let pages = pages.intersection(Extent::new(0, f.end));
                 let pages = Extent { count: pages.count.min(PageCount(self.memory_believed / 2)), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
-                self.want(Wanted { file: id, pages, demand: false, why, stream: None }, true);
+                self.want(Wanted { file: id, pages, demand: false, urgent: true, why, stream: None });
             }
         }
     }
