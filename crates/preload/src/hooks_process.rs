@@ -1,0 +1,286 @@
+//! Births, borrowed memory, and the two doors behind which we must not move: seccomp and chroot.
+//!
+//! ```text
+//!   fork            child: same tables, every position now uncertain in both; tells Process 1 (pthread_atfork)
+//!   vfork           child runs in the parent's memory until exec: it is told apart by its pid and writes no table
+//!   posix_spawn     the same inside glibc, where no hook is entered; positions become uncertain
+//!   seccomp         a filter may kill for futex or fadvise64: from now on not one system call of our own
+//!   chroot, setns   our library's path may be nowhere: exec'd children must not be told to load it
+//! ```
+//!
+//! Dormancy is for ever, for this process and its forks. What exec gives on is in the environment; our name is taken out
+//! of LD_PRELOAD there, in place and without allocation.
+
+use bowwave_wire::ENV_SEGMENT;
+use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
+use libc::FILE;
+
+use crate::real;
+use crate::state;
+
+#[link(name = "c")]
+unsafe extern "C" {
+    static environ: *const *mut c_char;
+    fn pthread_atfork(
+        prepare: Option<unsafe extern "C" fn()>,
+        parent: Option<unsafe extern "C" fn()>,
+        child: Option<unsafe extern "C" fn()>,
+    ) -> c_int;
+}
+
+/// Called once by the constructor.
+pub(crate) fn begin() {
+    // SAFETY: both are functions that may be called at any fork; we are never unloaded.
+    unsafe { pthread_atfork(None, Some(parent_forked), Some(child_forked)) };
+}
+
+unsafe extern "C" fn parent_forked() {
+    state::shared_by_fork();
+}
+
+unsafe extern "C" fn child_forked() {
+    state::forked_child();
+}
+
+fn go_dormant(detail: u32) {
+    if state::segment().is_some() && !state::memory_is_lent() {
+        state::go_dormant(detail);
+        leave_no_name();
+    }
+}
+
+/// Every string of the environment. Not through `getenv`, which some programs (bash) replace with their own.
+fn variables() -> impl Iterator<Item = *mut u8> {
+    // SAFETY: null, or an array that a null ends, as every exec makes it.
+    let mut next = unsafe { environ };
+    core::iter::from_fn(move || {
+        // SAFETY: as above; we stop at its end.
+        let variable = if next.is_null() { core::ptr::null_mut() } else { unsafe { next.read() } };
+        if variable.is_null() {
+            return None;
+        }
+        next = next.wrapping_add(1);
+        Some(variable.cast())
+    })
+}
+
+/// The value of an environment variable, where it lies.
+pub(crate) fn variable(name: &str) -> Option<&'static CStr> {
+    // SAFETY: each is a C string that lives as long as the environment that the process was started with.
+    variables().find_map(|text| unsafe { Some(CStr::from_ptr(value_of(text, name)?.cast())) })
+}
+
+/// Takes our library out of LD_PRELOAD and empties the segment's path, in the strings that the next exec passes on.
+fn leave_no_name() {
+    for text in variables() {
+        // SAFETY: C strings on the initial stack or on the heap, where they may be written.
+        unsafe {
+            if let Some(list) = value_of(text, "LD_PRELOAD") {
+                drop_ours(list);
+            } else if let Some(path) = value_of(text, ENV_SEGMENT) {
+                path.write(0);
+            }
+        }
+    }
+}
+
+/// What stands behind `name=` in `text`.
+unsafe fn value_of(text: *mut u8, name: &str) -> Option<*mut u8> {
+    let mut at = text;
+    for byte in name.bytes().chain([b'=']) {
+        // SAFETY: stops at the first difference, so at the string's end at the latest.
+        if unsafe { at.read() } != byte {
+            return None;
+        }
+        at = at.wrapping_add(1);
+    }
+    Some(at)
+}
+
+/// Closes the gaps that entries of ours leave in a list separated by colons or spaces.
+unsafe fn drop_ours(list: *mut u8) {
+    // SAFETY: reads up to the terminator; writes never overtake reads.
+    unsafe {
+        let (mut from, mut to) = (list, list);
+        while from.read() != 0 {
+            let mut end = from;
+            while !matches!(end.read(), 0 | b':' | b' ') {
+                end = end.add(1);
+            }
+            let last = end.read() == 0;
+            let len = end.offset_from(from) as usize;
+            if !is_ours(core::slice::from_raw_parts(from, len)) {
+                core::ptr::copy(from, to, len + usize::from(!last));
+                to = to.add(len + usize::from(!last));
+            }
+            from = if last { end } else { end.add(1) };
+        }
+        to.write(0);
+    }
+}
+
+/// Whether a file name of this library, as `bowwave run` and cargo call it, ends the path.
+fn is_ours(path: &[u8]) -> bool {
+    path.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b"libbowwave"))
+}
+
+macro_rules! hook {
+    ($(#[doc = $doc:literal] fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, else $none:expr, |$call:ident| $body:expr;)*) => {
+        $(
+            #[doc = $doc]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+                let Some(next) = real::$name::find() else { return $none };
+                // SAFETY: the program's own arguments, for the function that it meant.
+                let $call = || unsafe { next($($arg),*) };
+                $body
+            }
+        )*
+    };
+}
+
+hook! {
+    /// After it, our library's path means another file or none.
+    fn chroot(path: *const c_char) -> c_int, else -1, |call| {
+        let result = call();
+        if result == 0 {
+            go_dormant(state::CHROOT);
+        }
+        result
+    };
+    /// Another mount namespace: the same.
+    fn setns(fd: c_int, kind: c_int) -> c_int, else -1, |call| {
+        let result = call();
+        if result == 0 && (kind == 0 || kind & libc::CLONE_NEWNS != 0) {
+            go_dormant(state::CHROOT);
+        }
+        result
+    };
+    /// Before it, while our last system calls are still allowed.
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, else -1, |call| {
+        if option == libc::PR_SET_SECCOMP {
+            go_dormant(state::SECCOMP);
+        }
+        call()
+    };
+    /// A child inside glibc shares our descriptions.
+    fn system(command: *const c_char) -> c_int, else -1, |call| {
+        state::shared_by_fork();
+        call()
+    };
+    /// A child inside glibc shares our descriptions.
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE, else core::ptr::null_mut(), |call| {
+        state::shared_by_fork();
+        call()
+    };
+    /// A child inside glibc shares our descriptions.
+    fn posix_spawn(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int, else libc::ENOSYS, |call| {
+        state::shared_by_fork();
+        call()
+    };
+    /// A child inside glibc shares our descriptions.
+    fn posix_spawnp(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int, else libc::ENOSYS, |call| {
+        state::shared_by_fork();
+        call()
+    };
+}
+
+// ---- functions that must not find a frame of ours on the stack -----------------------------------------------------------
+
+/// Notes that memory is lent, and says where to go on.
+extern "C" fn before_vfork() -> *const c_void {
+    if state::segment().is_some() {
+        state::lending_memory();
+    }
+    real::vfork::find().map_or(core::ptr::null(), |next| next as *const c_void)
+}
+
+/// Notes what a direct system call does to our tables, and says where to go on.
+extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *const c_void {
+    if state::segment().is_some() {
+        let fd = a as c_int;
+        match number {
+            libc::SYS_read | libc::SYS_readv | libc::SYS_lseek => state::moved(fd),
+            libc::SYS_close => state::closing(fd),
+            libc::SYS_dup3 => state::closing(b as c_int),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => state::closing(b as c_int),
+            libc::SYS_close_range if c as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 => {
+                state::closing_range(a as u32 as usize, b as u32 as usize);
+            }
+            // Strict mode, or a filter; a null filter is a probe of what the kernel can do.
+            libc::SYS_seccomp if a == 0 || (a == 1 && c != 0) => go_dormant(state::SECCOMP),
+            libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => go_dormant(state::SECCOMP),
+            libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_setns => go_dormant(state::CHROOT),
+            _ => {}
+        }
+    }
+    real::syscall::find().map_or(core::ptr::null(), |next| next as *const c_void)
+}
+
+// A vfork child returns through the caller's frame while its parent waits to do the same, and `syscall` takes its last
+// argument from the stack: both are noted, and then jumped to, with every register as it was.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump_through {
+    ($name:ident, $before:ident) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "sub rsp, 8",
+                "call {before}",
+                "mov r11, rax",
+                "add rsp, 8", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                "jmp r11",
+                before = sym $before,
+            )
+        }
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump_through {
+    ($name:ident, $before:ident) => {
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "stp x29, x30, [sp, #-80]!", "stp x0, x1, [sp, #16]", "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]", "stp x6, x7, [sp, #64]",
+                "bl {before}",
+                "mov x16, x0",
+                "ldp x6, x7, [sp, #64]", "ldp x4, x5, [sp, #48]", "ldp x2, x3, [sp, #32]",
+                "ldp x0, x1, [sp, #16]", "ldp x29, x30, [sp], #80",
+                "br x16",
+                before = sym $before,
+            )
+        }
+    };
+}
+
+jump_through!(vfork, before_vfork);
+jump_through!(syscall, before_syscall);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dropped(list: &str) -> String {
+        let mut bytes = list.as_bytes().to_vec();
+        bytes.push(0);
+        // SAFETY: terminated.
+        unsafe { drop_ours(bytes.as_mut_ptr()) };
+        CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn only_our_name_leaves_the_list() {
+        assert_eq!(dropped("/c/bowwave/libbowwave-0.1.0-9f.so"), "");
+        assert_eq!(dropped("/c/libbowwave_preload.so:/usr/lib/libasan.so"), "/usr/lib/libasan.so");
+        assert_eq!(dropped("a.so:/c/libbowwave.so:b.so"), "a.so:b.so");
+        assert_eq!(dropped("a.so b.so"), "a.so b.so");
+        assert_eq!(dropped(""), "");
+    }
+}

@@ -1,0 +1,234 @@
+//! The path of a read: what is looked at before the real call, and what is told.
+//!
+//! ```text
+//!   pread(fd, 8192, 4096)
+//!     description of fd bound? ──no──> meet it: fstat, F_GETFL, bind, tell Seen               once a description
+//!     clip to the file's size  ──nothing left──> real call
+//!     touch the leaf's bits
+//!       settled ──────────────────────> real call                                            + a few ns
+//!         each 64th ──────────────────> timed; slower than 50 us: tell Surprise
+//!       quiet ────────────────────────> timed; slower than 20 us: tell Done
+//!       loud ─────────────────────────> tell Read, ring the bell, timed; slower than 5 us: tell Done
+//! ```
+//!
+//! The real call is always made, once, with the program's own arguments, and its result and errno are the program's.
+//! What comes after it is atomics, the clock and the ring; nothing that could fail or wait.
+
+use bowwave_wire::{Kind, Segment, Standing as Pages};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::state::{self, Bound, Standing};
+use crate::sys;
+
+/// Of the settled reads, one in so many is timed.
+const SAMPLE_READS: u32 = 64;
+/// A settled page slower than this was not there after all. A cached 1 MiB read takes 100 us, so it is per 64 KiB.
+const SURPRISE_NS: u64 = 50_000;
+/// A quiet page slower than this was waited for.
+const QUIET_NS: u64 = 20_000;
+/// A loud page faster than this was there; the agent learns nothing from being told again.
+const LOUD_NS: u64 = 5_000;
+/// Bytes that may take one threshold to copy.
+const COPY_BYTES: u64 = 64 << 10;
+
+/// Where a read starts.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// At an offset of its own.
+    At(i64),
+    /// At the descriptor's position.
+    Position,
+}
+
+/// Performs `call`, a read of `len` bytes of `fd` that returns how many it got, and tells the agent what it needs.
+#[inline(always)]
+pub(crate) fn observe(fd: c_int, place: Place, len: usize, mut call: impl FnMut() -> isize) -> isize {
+    let Some(segment) = state::segment() else { return call() };
+    match state::standing(segment, fd) {
+        Standing::Bound(bound) => match place {
+            Place::At(offset) => {
+                if is_settled(segment, &bound, offset as u64, len) {
+                    return call();
+                }
+                // A negative offset is the kernel's to refuse.
+                if offset < 0 || len == 0 {
+                    return call();
+                }
+                told(segment, bound, offset as u64, len, &mut call)
+            }
+            Place::Position => {
+                let offset = bound.known.reserve(len);
+                if let Some(offset) = offset
+                    && is_settled(segment, &bound, offset, len)
+                    && !bound.known.is_due()
+                {
+                    let returned = call();
+                    bound.known.give_back(len, returned);
+                    return returned;
+                }
+                told_at_position(segment, bound, offset, len, &mut call)
+            }
+        },
+        Standing::LeftAlone => call(),
+        Standing::Unmet => meet(segment, fd, place, len, &mut call),
+    }
+}
+
+/// Whether `fd` is one that is watched or may become so. Saves the price of finding out where a read starts.
+#[inline]
+pub(crate) fn is_watched(fd: c_int) -> bool {
+    state::segment().is_some_and(|segment| !matches!(state::standing(segment, fd), Standing::LeftAlone))
+}
+
+/// The hit: everything that a read of known, arrived pages costs.
+#[inline(always)]
+fn is_settled(segment: &Segment, bound: &Bound, offset: u64, len: usize) -> bool {
+    let Some(len) = clipped(bound, offset, len) else { return false };
+    matches!(segment.touch(bound.index, offset, len), Pages::Settled) && !is_sampled(segment)
+}
+
+/// Counts a read that nobody needs to hear of, and picks one in 64 to be timed.
+#[inline(always)]
+fn is_sampled(segment: &Segment) -> bool {
+    let sampled = tick().is_multiple_of(SAMPLE_READS);
+    if sampled {
+        segment.quiet_reads_64.fetch_add(1, Relaxed);
+    }
+    sampled
+}
+
+/// The part of `[offset, offset + len)` that lies in the file, as far as its size is known. A program that asks for
+/// 128 KiB where 10 are left must not be loud for 28 pages that do not exist.
+#[inline(always)]
+fn clipped(bound: &Bound, offset: u64, len: usize) -> Option<u64> {
+    let left = bound.file.size.load(Relaxed).checked_sub(offset)?;
+    let len = left.min(len as u64);
+    (len > 0).then_some(len)
+}
+
+/// Counts this thread's reads, roughly: a thread is known by where its stack is, so that threads do not fight for one
+/// cache line and no thread-local storage is needed, whose first use in a thread may allocate.
+#[inline(always)]
+fn tick() -> u32 {
+    #[repr(align(64))]
+    struct Tick(AtomicU32);
+    static TICKS: [Tick; 64] = [const { Tick(AtomicU32::new(0)) }; 64];
+    let here = 0_u8;
+    let stack = (&raw const here) as u64 >> 16;
+    let Some(Tick(ticks)) = TICKS.get((stack.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize) else {
+        return 1;
+    };
+    let count = ticks.load(Relaxed).wrapping_add(1);
+    ticks.store(count, Relaxed);
+    count
+}
+
+#[cold]
+#[inline(never)]
+fn meet(
+    segment: &'static Segment,
+    fd: c_int,
+    place: Place,
+    len: usize,
+    call: &mut dyn FnMut() -> isize,
+) -> isize {
+    let now = sys::now_ns();
+    let bound = if segment.agent_alive(now) { state::meet(segment, fd, now) } else { None };
+    match (bound, place) {
+        (Some(bound), Place::At(offset)) if offset >= 0 && len > 0 => {
+            told(segment, bound, offset as u64, len, call)
+        }
+        (Some(bound), Place::Position) => {
+            let offset = bound.known.reserve(len);
+            told_at_position(segment, bound, offset, len, call)
+        }
+        (None, Place::Position) => {
+            let returned = call();
+            // Nobody follows this description now; whoever meets it later must ask.
+            state::moved(fd);
+            returned
+        }
+        _ => call(),
+    }
+}
+
+/// A read at the position that is not a plain hit: make sure of the position first where that is worth a system call.
+#[cold]
+#[inline(never)]
+fn told_at_position(
+    segment: &'static Segment,
+    bound: Bound,
+    offset: Option<u64>,
+    len: usize,
+    call: &mut dyn FnMut() -> isize,
+) -> isize {
+    let known = bound.known;
+    let sure = offset.filter(|_| !known.is_uncertain());
+    if sure.is_none() && !bound.is_still_that_file() {
+        state::closing(known.fd);
+        return call();
+    }
+    let Some(offset) = sure.or_else(|| known.reserve_anew(len)) else {
+        state::closing(known.fd);
+        return call();
+    };
+    let returned = told(segment, bound, offset, len, call);
+    known.give_back(len, returned);
+    returned
+}
+
+/// A read at a known place that is not a plain hit.
+#[cold]
+#[inline(never)]
+fn told(
+    segment: &'static Segment,
+    bound: Bound,
+    offset: u64,
+    len: usize,
+    call: &mut dyn FnMut() -> isize,
+) -> isize {
+    let Some(inside) = clipped(&bound, offset, len) else {
+        let returned = call();
+        if returned > 0 {
+            // It has grown since, or another process moved the position: see `is_still_that_file`.
+            bound.is_still_that_file();
+            state::moved(bound.known.fd);
+        }
+        return returned;
+    };
+    let mut started = sys::now_ns();
+    if !segment.agent_alive(started) {
+        bound.known.restore_kernel();
+        return call();
+    }
+    let (kind, slow_ns) = match segment.touch(bound.index, offset, inside) {
+        Pages::Loud => {
+            bound.steer_kernel();
+            if segment.push(&bound.event(Kind::Read, 0, offset, inside, started)) {
+                segment.bell.fetch_add(1, Relaxed);
+                sys::wake(segment.bell.as_ptr());
+            }
+            started = sys::now_ns();
+            (Kind::Done, LOUD_NS)
+        }
+        Pages::Quiet => {
+            is_sampled(segment);
+            (Kind::Done, QUIET_NS)
+        }
+        Pages::Settled => {
+            bound.steer_kernel();
+            (Kind::Surprise, SURPRISE_NS)
+        }
+    };
+    let returned = call();
+    let ended = sys::now_ns();
+    let waited = ended.saturating_sub(started);
+    // The program may have gone dormant while it read: another thread, or a signal's handler.
+    if waited > slow_ns * (1 + inside / COPY_BYTES) && state::segment().is_some() {
+        let mut event = bound.event(kind, 0, offset, returned.max(0) as u64, ended);
+        event.waited_ns = u32::try_from(waited).unwrap_or(u32::MAX);
+        segment.push(&event);
+    }
+    returned
+}

@@ -1,0 +1,534 @@
+//! What this process knows of its descriptors: tables in memory that the loader zeroed, of atomics only.
+//!
+//! ```text
+//!   FDS    fd 3 ─────> 17|stamp 5 ──┐            entry: which description, and which life of it
+//!          fd 4 ─────> 17|stamp 5 ──┤ dup
+//!          fd 5 ─────> 0            │            unknown: not seen being opened (inherited, received, or never read)
+//!   ODS    17: stamp 5, refs 2, position 8192, file slot 1203 generation 0, flags
+//! ```
+//!
+//! Two descriptors made by `dup` share one open file description, and so one position; that is why there are two tables.
+//! Nothing here waits: a thread that reads while another closes may see the description's next life and send a hint for
+//! the wrong file. The stamp in the entry keeps it from moving the wrong position afterwards.
+//!
+//! Sums: 65,536 descriptors x 8 B and 65,536 descriptions x 64 B are 4.5 MiB of zero pages, of which a program that has
+//! a hundred files open touches three. Larger descriptors are passed through.
+
+use bowwave_wire::{Event, FileSlot, KERNEL_OFF, KERNEL_ON, Kind, Segment};
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::sys;
+
+/// Descriptors that are followed.
+const FDS_MAX: usize = 65_536;
+/// Open file descriptions: as many as descriptors.
+const ODS_MAX: usize = 65_536;
+/// Places that a new description may try; in a process with fewer descriptors than that it always finds one.
+const OD_PROBES_MAX: usize = 64;
+/// Positions from here on mean: ask the kernel. A read's length added to it by another thread leaves it one.
+const ASK: u64 = 1 << 63;
+/// A position is checked against the kernel's this often ...
+const RESYNC_READS: u32 = 256;
+/// ... and this often where another process may move it too.
+const RESYNC_READS_SHARED: u32 = 16;
+/// Descriptors that dormancy and exit walk through: 20 us at most.
+const RESTORED_FDS_MAX: usize = 1024;
+
+static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(ptr::null_mut());
+static FDS: [AtomicU64; FDS_MAX] = [const { AtomicU64::new(0) }; FDS_MAX];
+static ODS: [Description; ODS_MAX] = [const { Description::new() }; ODS_MAX];
+/// One more than the largest descriptor that ever had an entry, so that a program which closes 65,536 descriptors in a
+/// loop does not page in a table of zeros.
+static FDS_END: AtomicUsize = AtomicUsize::new(0);
+/// Counts the forks that made this process's descriptions shared.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static PID: AtomicU32 = AtomicU32::new(0);
+/// Whether code that is not this process may be running in its memory.
+static VFORKED: AtomicBool = AtomicBool::new(false);
+
+/// Not bound to a file yet.
+const UNBOUND: u32 = 0;
+/// Bound to a slot of the segment.
+const BOUND: u32 = 1;
+/// Nothing to steer: a pipe, a tiny file, O_DIRECT, written only.
+const LEFT_ALONE: u32 = 2;
+
+/// Somebody else may move the position: the description was inherited, or it is written too.
+const SHARED: u32 = 1;
+/// The program gave advice of its own; the kernel's heuristics are its business.
+const ADVISED: u32 = 2;
+/// We have switched the kernel's heuristics off.
+const SWITCHED_OFF: u32 = 4;
+/// It lives outside this process too, so what we switched off must be on again when we go.
+const INHERITED: u32 = 8;
+
+/// An open file description, as far as one process can know it.
+#[repr(C, align(64))]
+pub(crate) struct Description {
+    refs: AtomicU32,
+    stamp: AtomicU32,
+    state: AtomicU32,
+    flags: AtomicU32,
+    file: AtomicU32,
+    generation: AtomicU32,
+    forks: AtomicU32,
+    reads: AtomicU32,
+    position: AtomicU64,
+}
+
+/// A descriptor with its description.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) fd: c_int,
+    pub(crate) od: &'static Description,
+    entry: u64,
+}
+
+/// A descriptor bound to a file of the run.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) known: Known,
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+    pub(crate) file: &'static FileSlot,
+}
+
+/// How a descriptor stands.
+pub(crate) enum Standing {
+    Bound(Bound),
+    LeftAlone,
+    /// Must be met first.
+    Unmet,
+}
+
+/// The segment, while we observe. Null is passive: no agent, switched off, or dormant.
+#[inline(always)]
+pub(crate) fn segment() -> Option<&'static Segment> {
+    // SAFETY: null, or a mapping of the whole segment that is never unmapped; it consists of atomics.
+    unsafe { SEGMENT.load(Relaxed).as_ref() }
+}
+
+/// Begins to observe.
+pub(crate) fn begin(segment: *mut Segment) {
+    PID.store(sys::process_id(), Relaxed);
+    SEGMENT.store(segment, Relaxed);
+}
+
+// ---- descriptors -----------------------------------------------------------------------------------------------------
+
+/// How `fd` stands, without a system call.
+#[inline(always)]
+pub(crate) fn standing(segment: &'static Segment, fd: c_int) -> Standing {
+    let Some(known) = known(fd) else {
+        let outside = fd as u32 as usize >= FDS_MAX;
+        return if outside { Standing::LeftAlone } else { Standing::Unmet };
+    };
+    match known.od.state.load(Relaxed) {
+        BOUND => match known.bound(segment) {
+            Some(bound) if bound.file.ignored.load(Relaxed) == 0 => Standing::Bound(bound),
+            Some(_) => Standing::LeftAlone,
+            None => Standing::Unmet,
+        },
+        LEFT_ALONE => Standing::LeftAlone,
+        _ => Standing::Unmet,
+    }
+}
+
+/// The description of `fd`, if there is one yet.
+#[inline(always)]
+pub(crate) fn known(fd: c_int) -> Option<Known> {
+    let entry = FDS.get(fd as u32 as usize)?.load(Relaxed);
+    let od = ODS.get((entry as u32).wrapping_sub(1) as usize)?;
+    Some(Known { fd, od, entry })
+}
+
+/// Finds out what `fd` is and binds it: two system calls, once a description.
+#[cold]
+#[inline(never)]
+pub(crate) fn meet(segment: &'static Segment, fd: c_int, now_ns: u64) -> Option<Bound> {
+    if memory_is_lent() {
+        return None;
+    }
+    let known = match known(fd) {
+        Some(known) => known,
+        None => {
+            attach(fd, claim(fd, ASK, SHARED | INHERITED)?);
+            known(fd)?
+        }
+    };
+    let od = known.od;
+    if od.state.load(Relaxed) == BOUND {
+        // The agent recycled the file's slot. While it was ignored nobody followed the position.
+        od.position.store(ASK, Relaxed);
+    }
+    let Some(stat) = worth_steering(segment, fd, od) else {
+        od.state.store(LEFT_ALONE, Relaxed);
+        return None;
+    };
+    let Some(file) = segment.bind(stat.dev, stat.ino, stat.size) else {
+        od.state.store(LEFT_ALONE, Relaxed);
+        return None;
+    };
+    od.file.store(file.index, Relaxed);
+    od.generation.store(file.generation, Relaxed);
+    od.state.store(BOUND, Relaxed);
+    let bound = known.bound(segment)?;
+    bound.file.size.fetch_max(stat.size, Relaxed);
+    segment.push(&bound.event(Kind::Seen, 0, 0, stat.size, now_ns));
+    bound.steer_kernel();
+    Some(bound)
+}
+
+/// Regular, big enough, read through the page cache.
+fn worth_steering(segment: &Segment, fd: c_int, od: &Description) -> Option<sys::Stat> {
+    let stat = sys::stat(fd)?;
+    if !stat.regular || stat.size < segment.size_min.load(Relaxed).max(1) {
+        return None;
+    }
+    let flags = sys::status_flags(fd);
+    let flags = c_int::try_from(flags).ok().filter(|flags| *flags >= 0)?;
+    if flags & (libc::O_DIRECT | libc::O_PATH) != 0 || flags & libc::O_ACCMODE == libc::O_WRONLY {
+        return None;
+    }
+    if flags & libc::O_ACCMODE == libc::O_RDWR {
+        od.flags.fetch_or(SHARED, Relaxed);
+    }
+    Some(stat)
+}
+
+/// `fd` was opened just now: its position is 0, and nobody else has it.
+pub(crate) fn opened(fd: c_int) {
+    if segment().is_none() || fd < 0 || memory_is_lent() {
+        return;
+    }
+    attach(fd, claim(fd, 0, 0).unwrap_or(0));
+}
+
+/// `fd` is about to be closed, or to become something else.
+pub(crate) fn closing(fd: c_int) {
+    let index = fd as u32 as usize;
+    if index < FDS_END.load(Relaxed) && segment().is_some() && !memory_is_lent() {
+        attach(fd, 0);
+    }
+}
+
+/// All of `[first, last]` are about to be closed.
+pub(crate) fn closing_range(first: usize, last: usize) {
+    if segment().is_none() || memory_is_lent() {
+        return;
+    }
+    for fd in first..FDS_END.load(Relaxed).min(last.saturating_add(1)) {
+        attach(fd as c_int, 0);
+    }
+}
+
+/// `new` is now another name of what `old` names.
+pub(crate) fn duplicated(old: c_int, new: c_int) {
+    if segment().is_none() || new < 0 || old == new || memory_is_lent() {
+        return;
+    }
+    if known(old).is_none() {
+        let Some(entry) = claim(old, ASK, SHARED | INHERITED) else { return attach(new, 0) };
+        attach(old, entry);
+    }
+    attach(new, known(old).and_then(Known::another).unwrap_or(0));
+}
+
+/// `fd` may have changed its nature (F_SETFL): meet it again.
+pub(crate) fn changed(fd: c_int) {
+    if segment().is_some()
+        && !memory_is_lent()
+        && let Some(known) = known(fd)
+    {
+        known.od.position.store(ASK, Relaxed);
+        known.od.state.store(UNBOUND, Relaxed);
+    }
+}
+
+/// The position of `fd` has moved in a way that we did not see.
+pub(crate) fn moved(fd: c_int) {
+    if let Some(known) = known(fd) {
+        known.od.position.store(ASK, Relaxed);
+    }
+}
+
+/// `lseek` says that the position of `fd` is `at` now.
+#[inline]
+pub(crate) fn sought(fd: c_int, at: i64) {
+    if segment().is_none() || at < 0 {
+        return;
+    }
+    if let Some(known) = known(fd) {
+        known.od.position.store(at as u64, Relaxed);
+    }
+}
+
+/// Puts `entry` in the place of `fd` and lets go of what was there.
+fn attach(fd: c_int, entry: u64) {
+    let index = fd as u32 as usize;
+    let Some(place) = FDS.get(index) else { return release(entry) };
+    if entry != 0 && index >= FDS_END.load(Relaxed) {
+        FDS_END.fetch_max(index + 1, Relaxed);
+    }
+    release(place.swap(entry, Relaxed));
+}
+
+fn release(entry: u64) {
+    if let Some(od) = ODS.get((entry as u32).wrapping_sub(1) as usize) {
+        od.refs.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A fresh description, or `None` when its neighbourhood is full.
+fn claim(fd: c_int, position: u64, flags: u32) -> Option<u64> {
+    for probe in 0..OD_PROBES_MAX {
+        let index = (fd as u32 as usize).wrapping_add(probe * 1031) % ODS_MAX;
+        let od = ODS.get(index)?;
+        if od.refs.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
+            continue;
+        }
+        let stamp = od.stamp.load(Relaxed).wrapping_add(1);
+        od.stamp.store(stamp, Relaxed);
+        od.state.store(UNBOUND, Relaxed);
+        od.flags.store(flags, Relaxed);
+        od.forks.store(FORKS.load(Relaxed), Relaxed);
+        od.reads.store(0, Relaxed);
+        od.position.store(position, Relaxed);
+        return Some((index as u64 + 1) | (u64::from(stamp) << 32));
+    }
+    None
+}
+
+impl Known {
+    #[inline(always)]
+    fn bound(self, segment: &'static Segment) -> Option<Bound> {
+        let (index, generation) = (self.od.file.load(Relaxed), self.od.generation.load(Relaxed));
+        let file = segment.file(index)?;
+        (file.generation.load(Relaxed) == generation).then_some(Bound {
+            known: self,
+            index,
+            generation,
+            file,
+        })
+    }
+
+    /// One more reference to the same life of the description.
+    fn another(self) -> Option<u64> {
+        let refs = &self.od.refs;
+        refs.fetch_update(Relaxed, Relaxed, |refs| (refs > 0).then(|| refs.saturating_add(1))).ok()?;
+        if self.od.stamp.load(Relaxed) == (self.entry >> 32) as u32 {
+            return Some(self.entry);
+        }
+        refs.fetch_sub(1, Relaxed);
+        None
+    }
+
+    /// Whether `fd` still is what it was when we looked.
+    #[inline(always)]
+    fn is_current(self) -> bool {
+        FDS.get(self.fd as u32 as usize).is_some_and(|place| place.load(Relaxed) == self.entry)
+    }
+
+    /// Takes the next `len` bytes of the position, as the kernel will. `None`: ask the kernel first.
+    ///
+    /// Taken before the call and not after it, so that sixteen threads that wait in `read` on one descriptor tell of
+    /// sixteen different places.
+    #[inline(always)]
+    pub(crate) fn reserve(self, len: usize) -> Option<u64> {
+        let reads = self.od.reads.load(Relaxed).wrapping_add(1);
+        self.od.reads.store(reads, Relaxed);
+        let at = self.od.position.fetch_add(len as u64, Relaxed);
+        (at < ASK && !reads.is_multiple_of(RESYNC_READS)).then_some(at)
+    }
+
+    /// Takes the next `len` bytes of where the kernel says that the position is.
+    pub(crate) fn reserve_anew(self, len: usize) -> Option<u64> {
+        let at = sys::position(self.fd)?;
+        self.od.position.store(at.wrapping_add(len as u64), Relaxed);
+        Some(at)
+    }
+
+    /// Gives back what the call did not take of a reservation of `len`.
+    #[inline(always)]
+    pub(crate) fn give_back(self, len: usize, returned: isize) {
+        let taken = returned.max(0) as usize;
+        if taken != len && self.is_current() {
+            self.od.position.fetch_sub(len.wrapping_sub(taken) as u64, Relaxed);
+        }
+    }
+
+    /// Whether another process may have moved the position since we looked.
+    pub(crate) fn is_uncertain(self) -> bool {
+        self.od.flags.load(Relaxed) & SHARED != 0 || self.od.forks.load(Relaxed) != FORKS.load(Relaxed)
+    }
+
+    /// Whether this read of an uncertain description should ask the kernel even if all seems well.
+    #[inline(always)]
+    pub(crate) fn is_due(self) -> bool {
+        self.od.reads.load(Relaxed).is_multiple_of(RESYNC_READS_SHARED) && self.is_uncertain()
+    }
+
+    /// The program gave advice on the whole description: it decides from now on.
+    pub(crate) fn advised(self) {
+        self.od.flags.fetch_or(ADVISED, Relaxed);
+        self.od.flags.fetch_and(!SWITCHED_OFF, Relaxed);
+    }
+
+    /// Switches the kernel's heuristics on again, if it was us who switched them off.
+    pub(crate) fn restore_kernel(self) {
+        if self.od.flags.fetch_and(!SWITCHED_OFF, Relaxed) & SWITCHED_OFF != 0 {
+            sys::advise(self.fd, libc::POSIX_FADV_NORMAL);
+        }
+    }
+}
+
+impl Bound {
+    /// Does with the kernel's own heuristics what the agent wants, unless the program has spoken.
+    pub(crate) fn steer_kernel(&self) {
+        let od = self.known.od;
+        let flags = od.flags.load(Relaxed);
+        if flags & ADVISED != 0 {
+            return;
+        }
+        match self.file.kernel.load(Relaxed) {
+            KERNEL_OFF if flags & SWITCHED_OFF == 0 => {
+                od.flags.fetch_or(SWITCHED_OFF, Relaxed);
+                sys::advise(self.known.fd, libc::POSIX_FADV_RANDOM);
+            }
+            KERNEL_ON => self.known.restore_kernel(),
+            _ => {}
+        }
+    }
+
+    /// Whether the descriptor still names the file that we think; checked now and then, since a descriptor can change
+    /// hands behind our back (glibc's own `daemon` does it).
+    pub(crate) fn is_still_that_file(&self) -> bool {
+        sys::stat(self.known.fd).is_some_and(|stat| {
+            self.file.size.fetch_max(stat.size, Relaxed);
+            stat.dev == self.file.dev.load(Relaxed) && stat.ino == self.file.ino.load(Relaxed)
+        })
+    }
+
+    /// An event about this file.
+    pub(crate) fn event(&self, kind: Kind, detail: u32, offset: u64, len: u64, at_ns: u64) -> Event {
+        Event {
+            kind,
+            detail,
+            pid: PID.load(Relaxed),
+            tid: sys::thread_id(),
+            fd: self.known.fd,
+            file: self.index,
+            generation: self.generation,
+            offset,
+            len,
+            at_ns,
+            waited_ns: 0,
+        }
+    }
+}
+
+impl Description {
+    const fn new() -> Self {
+        Self {
+            refs: AtomicU32::new(0),
+            stamp: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+            file: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            forks: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
+            position: AtomicU64::new(0),
+        }
+    }
+}
+
+// ---- the process -------------------------------------------------------------------------------------------------------
+
+/// Process events: how it began, multiplied or ended.
+pub(crate) const STARTS: u32 = 0;
+pub(crate) const FORKED: u32 = 1;
+pub(crate) const SECCOMP: u32 = 2;
+pub(crate) const CHROOT: u32 = 3;
+pub(crate) const ENDS: u32 = 4;
+
+/// Tells of the process itself. Not urgent: nobody is woken.
+pub(crate) fn tell(detail: u32) {
+    let Some(segment) = segment() else { return };
+    let now = sys::now_ns();
+    if segment.agent_alive(now) {
+        let (pid, tid) = (PID.load(Relaxed), sys::thread_id());
+        let (file, generation) = (u32::MAX, 0);
+        let event = Event {
+            kind: Kind::Process,
+            detail,
+            pid,
+            tid,
+            fd: -1,
+            file,
+            generation,
+            offset: 0,
+            len: 0,
+            at_ns: now,
+            waited_ns: 0,
+        };
+        segment.push(&event);
+    }
+}
+
+/// From now on every description that exists may be moved by somebody else.
+pub(crate) fn shared_by_fork() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
+/// We are the child of a fork.
+pub(crate) fn forked_child() {
+    shared_by_fork();
+    if segment().is_some() {
+        PID.store(sys::process_id(), Relaxed);
+        VFORKED.store(false, Relaxed);
+        tell(FORKED);
+    }
+}
+
+/// From now on a child may run in this process's memory until it calls exec, and close or replace *its* descriptors.
+pub(crate) fn lending_memory() {
+    VFORKED.store(true, Relaxed);
+    shared_by_fork();
+}
+
+/// Whether this code runs in a child that borrowed its parent's memory: it must not write in the parent's tables.
+#[inline]
+pub(crate) fn memory_is_lent() -> bool {
+    VFORKED.load(Relaxed) && segment().is_some() && sys::process_id() != PID.load(Relaxed)
+}
+
+/// Never makes a system call of its own again, in this process and its forks.
+pub(crate) fn go_dormant(detail: u32) {
+    if segment().is_none() || memory_is_lent() {
+        return;
+    }
+    restore_where(|_| true);
+    tell(detail);
+    SEGMENT.store(ptr::null_mut(), Relaxed);
+}
+
+/// The process ends: descriptions that outlive it get the kernel's heuristics back.
+pub(crate) fn end() {
+    if segment().is_some() && !memory_is_lent() {
+        restore_where(|known| known.od.flags.load(Relaxed) & INHERITED != 0);
+        tell(ENDS);
+    }
+}
+
+fn restore_where(wanted: impl Fn(Known) -> bool) {
+    for fd in 0..FDS_END.load(Relaxed).min(RESTORED_FDS_MAX) {
+        if let Some(known) = known(fd as c_int)
+            && wanted(known)
+        {
+            known.restore_kernel();
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! System calls without libc: no errno is touched, no hook of ours (or of anybody) is entered, no cancellation point is
+//! made. Everything that the observer does of its own accord goes through here; what the *program* asked for goes to the
+//! real function (see `real`).
+//!
+//! A call that fails returns the negated error number, as the kernel gives it.
+
+use core::ffi::{c_int, c_long};
+use core::mem::MaybeUninit;
+
+/// Performs system call `number`.
+///
+/// # Safety
+/// As for the call itself.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) unsafe fn raw(number: c_long, a: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's convention on x86-64: it clobbers rcx and r11 and nothing else; the rest is the caller's.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Performs system call `number`.
+///
+/// # Safety
+/// As for the call itself.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) unsafe fn raw(number: c_long, a: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's convention on aarch64: it clobbers x0 only; the rest is the caller's.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            in("x8") number as isize,
+            inlateout("x0") a[0] => result,
+            in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5],
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Performs a call that the program asked for before the real function was known, and reports it as libc would.
+///
+/// # Safety
+/// As for the call itself.
+#[cold]
+pub(crate) unsafe fn as_libc(number: c_long, a: [usize; 6]) -> isize {
+    // SAFETY: the caller's.
+    let result = unsafe { raw(number, a) };
+    if !(-4095..0).contains(&result) {
+        return result;
+    }
+    // SAFETY: libc gives each thread an errno of its own.
+    unsafe { *libc::__errno_location() = -result as c_int };
+    -1
+}
+
+/// What the observer wants to know of a descriptor's file.
+#[derive(Clone, Copy)]
+pub(crate) struct Stat {
+    pub(crate) regular: bool,
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+}
+
+pub(crate) fn stat(fd: c_int) -> Option<Stat> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel writes a `struct stat`, which libc's is on the architectures that we know; read only if it did.
+    unsafe {
+        if raw(libc::SYS_fstat, [fd as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0]) != 0 {
+            return None;
+        }
+        let stat = stat.assume_init();
+        Some(Stat {
+            regular: stat.st_mode & libc::S_IFMT == libc::S_IFREG,
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            size: stat.st_size as u64,
+        })
+    }
+}
+
+/// The descriptor's status flags (O_DIRECT, access mode), or a negated error.
+pub(crate) fn status_flags(fd: c_int) -> isize {
+    // SAFETY: reads a number.
+    unsafe { raw(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) }
+}
+
+/// Where a plain `read` would start. `None` when the descriptor has no position.
+pub(crate) fn position(fd: c_int) -> Option<u64> {
+    // SAFETY: moves nothing.
+    let at = unsafe { raw(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) };
+    u64::try_from(at).ok()
+}
+
+/// Advice for the whole file. It is only advice: a failure changes nothing.
+pub(crate) fn advise(fd: c_int, advice: c_int) {
+    // SAFETY: touches no memory.
+    unsafe { raw(libc::SYS_fadvise64, [fd as usize, 0, 0, advice as usize, 0, 0]) };
+}
+
+/// Wakes one sleeper on a futex word that processes share.
+pub(crate) fn wake(word: *const u32) {
+    // SAFETY: FUTEX_WAKE reads nothing and writes nothing through `word`.
+    unsafe { raw(libc::SYS_futex, [word as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0]) };
+}
+
+pub(crate) fn process_id() -> u32 {
+    // SAFETY: no argument.
+    unsafe { raw(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: no argument.
+    unsafe { raw(libc::SYS_gettid, [0; 6]) as u32 }
+}
+
+/// CLOCK_MONOTONIC in ns. The vDSO answers without a system call.
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours to write; this clock always exists, so errno stays as it is.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Whether the `words` 8-byte words from `at` may be read, so that a program's bad pointer is answered by the kernel
+/// with EFAULT, as it would be without us, and not by a crash of ours. The kernel copies the set before it finds that
+/// there is no such `how`.
+pub(crate) fn readable(at: *const u64, words: usize) -> bool {
+    let probe = |at: *const u64| {
+        // SAFETY: an unknown `how` changes nothing; a bad address is what is being asked about.
+        let answer = unsafe { raw(libc::SYS_rt_sigprocmask, [usize::MAX >> 1, at as usize, 0, 8, 0, 0]) };
+        answer == -(libc::EINVAL as isize)
+    };
+    !at.is_null() && words > 0 && probe(at) && (words == 1 || probe(at.wrapping_add(words - 1)))
+}
