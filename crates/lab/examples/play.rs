@@ -9,7 +9,10 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| args.iter().any(|a| a == word);
     let value = |key: &str| args.iter().find_map(|a| a.strip_prefix(key)).map(str::to_owned);
-    let name = args.iter().find(|a| DeviceModel::NAMED.iter().all(|n| n.0 != a.as_str()) && published().iter().any(|p| p.name.starts_with(a.as_str())));
+    let name = args.iter().find(|a| {
+        DeviceModel::NAMED.iter().all(|n| n.0 != a.as_str())
+            && published().iter().any(|p| p.name.starts_with(a.as_str()))
+    });
     let mut params =
         value("drawn=").map_or_else(Params::published, |s| Params::drawn(s.parse().unwrap_or(1)));
     if let Some(v) = value("volume=") {

@@ -222,7 +222,8 @@ impl World<'_> {
         self.readers[who as usize].current = None;
         let took = self.now - began.0;
         if took > 5_000 {
-            self.tell(Input::Waited { actor: who, took: Nanos(took) });
+            let file = FileId(u64::from(o.file));
+            self.tell(Input::Waited { file, pages, actor: who, took: Nanos(took) });
         }
         let cost = READ_NS + READ_PAGE_NS * pages.count.0 + o.think_ns;
         self.outcome.elapsed = Nanos(self.now + cost);

@@ -11,8 +11,8 @@
 //!   read 3   rent 24 ms >= 18.5 ms, 24 of 256 KiB... used: thick enough -> buy [region)
 //! ```
 //!
-//! Two guards keep a uniformly random reader from buying anything. The reads must *gather*: at least three of the
-//! last eight in the region. And the region must be thick: at least one page in 32 read. Regions that were bought before
+//! Two guards keep a uniformly random reader from buying anything. The reads must *gather*: three in the region, and four
+//! times as many as it would have were the file read evenly. And the region must be thick: one page in 16 read. Regions that were bought before
 //! tell how much of them was read in the end: where that was 40 %, the first read in a region like them buys it. Where a
 //! gap costs more than a request of its own (an SSD), half must have been read, or two thirds proved.
 
@@ -21,12 +21,14 @@ use alloc::collections::BTreeMap;
 
 /// Region sizes in pages: 256 KiB, 1 MiB, 4 MiB, 16 MiB, 64 MiB.
 pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
-/// Latest random reads whose places decide whether reads gather.
-const LATEST: usize = 8;
-/// Regions watched in a file; the least recently read goes.
-const REGIONS_MAX: usize = 1024;
+/// Reads gather where a region has at least so many,
+const GATHER_MIN: u64 = 3;
+/// and so many times those that it would have if the file were read evenly.
+const GATHER_TIMES: u64 = 4;
+/// Regions watched in a file; when there are more, those read longest ago go.
+const REGIONS_MAX: usize = 4096;
 /// One page in this many must have been read.
-const THICK: u64 = 32;
+const THICK: u64 = 16;
 /// The same where gaps are dear: half.
 const THICK_DEAR: u64 = 2;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
@@ -38,17 +40,19 @@ const WITNESSES_MIN: u32 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Region {
+    count: u64,
     pages_read: u64,
     paid_ns: u64,
     bought: bool,
     last: u64,
+    /// Its fill has been counted.
+    ended: bool,
 }
 
 /// Random reads of one file, by region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Density {
     regions: BTreeMap<(u8, u64), Region>,
-    latest: [u64; LATEST],
     reads: u64,
     /// For each scale: regions that ended, and the share of them that was read, in 1/256, averaged.
     fill: [(u32, u64); SCALES.len()],
@@ -65,7 +69,6 @@ impl Density {
         gaps_are_cheap: bool,
         price: impl Fn(Extent) -> u64,
     ) -> Option<(Extent, &'static str)> {
-        self.latest[(self.reads % LATEST as u64) as usize] = pages.start.0;
         self.reads += 1;
         let mut bought = None;
         for (s, scale) in SCALES.into_iter().enumerate() {
@@ -73,6 +76,7 @@ impl Density {
             let key = (s as u8, number);
             let now = self.reads;
             let region = self.regions.entry(key).or_default();
+            region.count += 1;
             region.pages_read += pages.count.0;
             region.paid_ns = region.paid_ns.saturating_add(wait_ns);
             region.last = now;
@@ -82,8 +86,9 @@ impl Density {
             if region.bought {
                 continue;
             }
-            let gathered =
-                self.latest.iter().take(self.reads as usize).filter(|&&p| p / scale == number).count();
+            let gathered = region.count >= GATHER_MIN
+                && u128::from(region.count) * u128::from(end_of_file)
+                    > u128::from(GATHER_TIMES * now) * u128::from(scale);
             let (witnesses, fill) = self.fill[s];
             let (fill_min, thick) =
                 if gaps_are_cheap { (FILL_MIN, THICK) } else { (FILL_MIN_DEAR, THICK_DEAR) };
@@ -91,7 +96,7 @@ impl Density {
             let thick = region.pages_read * thick >= extent.count.0;
             let why = if proved {
                 "R11 regions like this filled"
-            } else if bought.is_none() && thick && gathered >= 3 && region.paid_ns >= price(extent) {
+            } else if bought.is_none() && thick && gathered && region.paid_ns >= price(extent) {
                 "R11 rent paid"
             } else {
                 continue;
@@ -121,16 +126,21 @@ impl Density {
         }
         let reads = self.reads;
         let fill = &mut self.fill;
-        self.regions.retain(|&(s, _), region| {
-            let alive = reads - region.last < 64;
-            if !alive && (region.bought || region.pages_read > 8) {
-                let scale = SCALES[s as usize];
-                let share = 256 * region.pages_read.min(scale) / scale;
-                let (n, mean) = fill[s as usize];
-                fill[s as usize] = (n + 1, if n == 0 { share } else { (mean * 3 + share) / 4 });
+        for (&(s, _), region) in &mut self.regions {
+            if region.ended || reads - region.last < 64 || !(region.bought || region.count >= GATHER_MIN) {
+                continue;
             }
-            alive
-        });
+            region.ended = true;
+            let scale = SCALES[s as usize];
+            let share = 256 * region.pages_read.min(scale) / scale;
+            let (n, mean) = fill[s as usize];
+            fill[s as usize] = (n + 1, if n == 0 { share } else { (mean * 3 + share) / 4 });
+        }
+        if self.regions.len() > REGIONS_MAX {
+            // The older half goes.
+            let middle = self.regions.values().map(|r| r.last).sum::<u64>() / self.regions.len() as u64;
+            self.regions.retain(|_, region| region.last >= middle);
+        }
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Device {
     best_ns: [[u64; CLASSES]; 2],
     best_since: Nanos,
     recent: [Recent; CLASSES],
+    alone: Recent,
+    alone_ns: u64,
     flight_max: u32,
     in_flight: u32,
     in_flight_pages: u64,
@@ -57,6 +59,8 @@ impl Default for Device {
             best_ns: [[0; CLASSES]; 2],
             best_since: Nanos(0),
             recent: [Recent::default(); CLASSES],
+            alone: Recent::default(),
+            alone_ns: 0,
             flight_max: FLIGHT_MIN,
             in_flight: 0,
             in_flight_pages: 0,
@@ -125,9 +129,24 @@ impl Device {
             .unwrap_or(0)
     }
 
-    /// Time of a lone small read, if any was timed.
+    /// A read that nothing was fetched for, away from every stream, took `took`.
+    pub(crate) fn timed_alone(&mut self, took: Nanos) {
+        self.alone_ns = self.alone.push(took.0.max(1));
+    }
+
+    /// Time of a lone small read, if any was timed; the best of any small request while none was.
     pub(crate) fn latency(&self) -> Option<Nanos> {
-        (0..CLASSES).map(|c| self.best(c)).find(|&ns| ns > 0).map(Nanos)
+        let best = (0..CLASSES).map(|c| self.best(c)).find(|&ns| ns > 0);
+        if self.alone_ns > 0 { Some(Nanos(self.alone_ns)) } else { best.map(Nanos) }
+    }
+
+    /// Pages worth fetching at once where a request of its own means a way of its own (a head that seeks): four times what
+    /// passes in the time of one. 0 where requests overlap.
+    pub(crate) fn trip_pages(&self) -> u64 {
+        if self.overlap_256 > 2 * 256 {
+            return 0;
+        }
+        4 * self.gap_max().0 / crate::units::PAGE_SIZE
     }
 
     /// Bytes a second at best, if anything was measured.
@@ -202,7 +221,8 @@ impl Device {
         self.gone(bytes.0 / crate::units::PAGE_SIZE);
         let best = self.best(class(bytes));
         let slow = best > 0 && 2 * took.0 > 3 * best;
-        if best > 0 && class(bytes) <= 1 && together >= FLIGHT_MIN / 2 {
+        let small = (0..CLASSES).map(|c| self.best(c)).find(|&ns| ns > 0).unwrap_or(0);
+        if best > 0 && 2 * best < 3 * small && together >= FLIGHT_MIN / 2 {
             // Little's law: n under way, each k times slower than alone, means that n / k are worked on.
             let overlap = u64::from(together) * 256 * best / took.0.max(best);
             self.overlap_256 = (self.overlap_256 * 7 + overlap) / 8;

@@ -24,7 +24,7 @@
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and the memory believed in | arrivals; else never |
-//! | R13 shares | streams share half of the memory, and 8 MiB + 15 % of what was used of speculation | none |
+//! | R13 shares | streams share half of the memory, and speculation of 15 % of what was used | none |
 //! | R14 large | of a read larger than the kernel sends at once the rest is fetched with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more | advice |
 //!
@@ -59,8 +59,10 @@ const SEEDS_MAX: usize = 4096;
 const TRACE_MAX: usize = 65_536;
 /// Arrivals remembered: twice what can be in flight.
 const ARRIVALS_MAX: usize = 1024;
-/// Speculation that a run may have out before it has used anything: 8 MiB, what one window of a virtual disk risks today.
-const SPECULATION_MIN: u64 = 2048;
+/// Speculation that a run may have out before it has used anything: 2 MiB.
+const SPECULATION_MIN: u64 = 512;
+/// What it may have out because as much was used: 16 MiB, two windows of today's virtual disks.
+const SPECULATION_MAX: u64 = 4096;
 /// Of a window cut or raised by R9 this share must be used on average.
 const USED_PERCENT: u64 = 85;
 /// An active stream is one that was touched in this epoch or the last.
@@ -136,9 +138,13 @@ pub enum Input {
         /// By whom: a thread, say.
         actor: u32,
     },
-    /// The latest read of `actor` has taken so long.
+    /// A read has taken so long. Told after its `Read`, or alone where its pages were quiet and yet it was slow.
     Waited {
-        /// Who.
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+        /// By whom.
         actor: u32,
         /// How long.
         took: Nanos,
@@ -465,7 +471,7 @@ impl Wave {
             Input::Open { file, device, size } => self.open(file, device, size),
             Input::Close { file } => self.close(file),
             Input::Read { file, pages, actor } => self.read(now, file, pages, actor),
-            Input::Waited { actor, took } => self.waited(now, actor, took),
+            Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
             Input::Used { file, pages } => {
                 self.use_pages(file, pages);
             }
@@ -723,9 +729,8 @@ impl Wave {
             if queue.demand.is_empty() && !queue.device.has_room() {
                 return None;
             }
-            // What continues the latest request goes first, as long as that is no longer than what one latency carries
-            // four times over: a head that is there already should not come back for it.
-            let go_on = 4 * PageCount::holding(queue.device.gap_max()).0 > queue.run;
+            // What continues the latest request goes first, as long as it is worth one trip of a head that is there already.
+            let go_on = queue.device.trip_pages().max(256) > queue.run;
             let near = go_on.then_some(queue.last_end);
             let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
             let mut wanted = take_next(line, near)?;

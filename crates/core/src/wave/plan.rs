@@ -7,16 +7,17 @@
 //! ```
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
-//! would be the waste; so no more is let out than 8 MiB, or 15 % of what was used, divided by the streams:
+//! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used, as
+//! much again is let out, and 2 MiB to begin with, but no more than 16 MiB on that ground:
 //!
 //! ```text
-//! 1 stream, nothing used yet      2048 pages         1 stream after 256 MiB      0.15 * 65536 = 9830 pages
-//! 512 streams, nothing used yet      4 pages each    512 streams after 256 MiB                 19 pages each
+//! 1 stream, nothing used yet        512 pages        1 stream after 256 MiB      0.15 * 65536 = 9830 pages
+//! 512 streams, 2 pages used each      3 pages each   512 streams after 256 MiB                 19 pages each
 //! ```
 
 use super::locate::Place;
 use super::stream::{Course, StreamId};
-use super::{Advice, EPOCH, SPECULATION_MIN, USED_PERCENT, Wanted, Wave};
+use super::{Advice, EPOCH, SPECULATION_MAX, SPECULATION_MIN, USED_PERCENT, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -162,11 +163,16 @@ impl Wave {
         }
     }
 
-    /// The latest read of `actor` took so long.
-    pub(super) fn waited(&mut self, now: Nanos, actor: u32, took: Nanos) {
+    /// A read took so long.
+    pub(super) fn waited(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, took: Nanos) {
+        let Some(f) = self.files.get(&id) else { return };
+        let pages = pages.intersection(Extent::new(0, f.end));
+        if !self.latest.get(&actor).is_some_and(|l| l.file == id && l.pages == pages) {
+            // A quiet read that was slow: its reader has come so far, and its pages were late.
+            self.read(now, id, pages, actor);
+        }
         let Some(latest) = self.latest.get(&actor).copied() else { return };
-        let pages = latest.pages;
-        let Some(f) = self.files.get_mut(&latest.file) else { return };
+        let Some(f) = self.files.get_mut(&id) else { return };
         f.table.clear(PageBit::InFlight, pages);
         f.table.set(PageBit::Present, pages);
         let device = f.device;
@@ -179,6 +185,13 @@ impl Wave {
         if latest.missing == pages.count.0 && pages.count <= self.config.reader_max {
             if let Some(queue) = self.queues.get_mut(&device) {
                 queue.device.timed(now, pages.count.bytes(), took);
+                if latest
+                    .stream
+                    .and_then(|sid| self.streams.get(sid))
+                    .is_some_and(|s| s.course == Course::Seed)
+                {
+                    queue.device.timed_alone(took);
+                }
             }
         }
         let Some(sid) = latest.stream else { return };
@@ -298,7 +311,7 @@ impl Wave {
             128 * 1024 * 1_000_000_000 / latency.0.max(1)
         });
         let memory = self.memory_believed / 4;
-        let gaps_are_cheap = 2 * queue.device.gap_max().0 >= pages.count.bytes().0;
+        let gaps_are_cheap = queue.device.gap_max().0 >= pages.count.bytes().0;
         let table = &f.table;
         let price = |region: Extent| {
             if region.count.0 > memory {
@@ -432,6 +445,14 @@ impl Wave {
                 }
             }
         }
+        let enough = self.queues.get(&f.device).map_or(u64::MAX, |q| {
+            let flight =
+                2 * u64::from(q.device.flight_max()) * super::piece_pages(&q.device, self.config.request_max);
+            flight.max(q.device.trip_pages())
+        });
+        if enough < target {
+            (target, why) = (enough, Why("R13 all that the device can use"));
+        }
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
         }
@@ -445,8 +466,9 @@ impl Wave {
 
     /// What may be out unread, divided by the streams.
     fn speculation_share(&self) -> u64 {
-        let allowed =
-            SPECULATION_MIN.max(self.counters.pages_used * u64::from(self.config.waste_percent) / 100);
+        let used = self.counters.pages_used;
+        let allowed = (used * u64::from(self.config.waste_percent) / 100)
+            .max((used + SPECULATION_MIN).min(SPECULATION_MAX));
         (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
     }
 
@@ -471,7 +493,7 @@ impl Wave {
             return;
         }
         let gap = period.unsigned_abs().saturating_sub(run);
-        let whole_stretch = PageCount(gap).bytes() <= queue.device.gap_max();
+        let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
         let (id, from, end) = (s.file, s.next, f.end);
         let mut stretch: Option<Extent> = None;
         let mut asked = alloc::vec::Vec::new();
