@@ -18,6 +18,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(cmd::run::Args),
     Slow(cmd::slow::Args),
     Bench(cmd::bench::Args),
     #[command(hide = true)]
@@ -26,6 +27,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Run(args) => cmd::run::main(args),
         Command::Slow(args) => cmd::slow::main(args),
         Command::Bench(args) => cmd::bench::main(args),
         Command::BenchPlay(args) => cmd::bench::play(args),

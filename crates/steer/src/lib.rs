@@ -1,1 +1,33 @@
-//! Placeholder while the workspace is laid out.
+//! Steers the kernel's page cache for programs that know nothing of it.
+//!
+//! ```text
+//!   bowwave run -- CMD
+//!      |-- launch     finds CMD, starts it with the preload library, waits, passes signals on
+//!      '-- Agent      one thread:   segment --events--> Wave (bowwave-core) --fetches--> readahead(2)
+//!                                   quiet pages <-------------'   arrivals <--mincore-- page cache
+//! ```
+//!
+//! The agent is the real-time twin of the lab's player: both drive the same brain through the same door. Reading order:
+//! `agent` (the loop), `files` (descriptors, what is cached), `arrivals` and `prober` (when a fetch has come),
+//! `device_window` (how much one call brings), `memory`, `segment`, `launch`, `summary`, `explain_file`.
+
+mod agent;
+mod arrivals;
+mod device_window;
+mod explain_file;
+mod files;
+mod launch;
+mod library;
+mod memory;
+mod prober;
+mod segment;
+mod select;
+mod summary;
+
+pub use agent::{Agent, Options};
+pub use explain_file::{DecisionLine, FileLine, HEADER, LEGEND, Line, NotALine};
+pub use launch::{Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, spawn};
+pub use library::{LibraryError, install as install_library};
+pub use segment::{SegmentError, SharedSegment};
+pub use select::Selection;
+pub use summary::{Decisions, DeviceReport, FileReport, Report};

@@ -1,4 +1,5 @@
 //! One file a subcommand: its arguments, and a `main` that returns the exit code.
 
 pub(crate) mod bench;
+pub(crate) mod run;
 pub(crate) mod slow;

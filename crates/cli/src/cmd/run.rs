@@ -1,0 +1,225 @@
+//! `bowwave run`: one program, steered; a line about it at its end; its exit code.
+//!
+//! ```text
+//!   $ bowwave run -- cat /mnt/slow/gen/a-268435456 > /dev/null
+//!   bowwave: 1.12 s; 1.00 bytes fetched per byte used (268 MB used); 1 stream; 0 windows thrashed; 0 B fetched in vain
+//!
+//!   find CMD (127, 126) - segment and agent - start CMD with the library - wait - report - end as CMD ended
+//! ```
+//!
+//! Nothing of ours keeps the program from running: without a segment or a library it runs unsteered, and we say so.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use bowwave_steer::{
+    Agent, Ended, LaunchError, Options, Program, Reach, Report, Selection, Steering, exec_unsteered, find,
+    install_library, spawn,
+};
+use bowwave_wire::ENV_SWITCH;
+
+/// Exit codes after sysexits.
+const CANNOT_CREATE: u8 = 73;
+const OS_ERROR: u8 = 71;
+
+/// Steer the kernel's readahead for one program, and tell at its end what it came to.
+///
+/// CMD runs unmodified, with its terminal, its descriptors and its exit code. Its reads of files of 128 KiB and more are
+/// watched, and the page cache is filled just far enough ahead. BOWWAVE=off in a program's environment leaves it alone.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print nothing at the end
+    #[arg(long, short)]
+    quiet: bool,
+    /// Write what the run came to as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write every decision and its reason, a line each
+    #[arg(long, value_name = "FILE")]
+    explain: Option<PathBuf>,
+    /// Memory that pages fetched ahead may occupy (64M, 1GiB); without it half of what is available
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    memory: Option<u64>,
+    /// Pages fetched in vain that are tolerated for each hundred used; without it 15
+    #[arg(long, value_name = "PERCENT")]
+    waste: Option<u32>,
+    /// Steer only files that match (repeatable); with a slash the whole path must match, else the name
+    #[arg(long, value_name = "GLOB")]
+    only: Vec<String>,
+    /// Leave files alone that match (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    except: Vec<String>,
+    /// Observe and decide, fetch nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Run CMD as if bowwave were not there
+    #[arg(long)]
+    off: bool,
+    /// As root: do not raise a device's read_ahead_kb for the instant in which a descriptor of ours takes it over
+    #[arg(long)]
+    no_window_lending: bool,
+    /// Leave the kernel's own readahead on beside ours
+    #[arg(long, hide = true)]
+    keep_kernel: bool,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
+    let (name, rest) = args.command.split_first().context("no program was named; try bowwave run -- CMD")?;
+    let program = match find(name, std::env::var_os("PATH").as_deref()) {
+        Ok(program) => program,
+        Err(error) => return Ok(cannot_launch(&error)),
+    };
+    let off = std::env::var_os(ENV_SWITCH).is_some_and(|switch| switch == "off");
+    if args.off || off {
+        return Ok(cannot_launch(&exec_unsteered(&program, rest)));
+    }
+    let explain = match &args.explain {
+        Some(path) => match create(path) {
+            Ok(file) => Some(file),
+            Err(code) => return Ok(code),
+        },
+        None => None,
+    };
+    let json = match &args.json {
+        Some(path) => match create(path) {
+            Ok(file) => Some((path.as_path(), file)),
+            Err(code) => return Ok(code),
+        },
+        None => None,
+    };
+    let ended = steer(&args, &program, rest, explain, json);
+    match ended {
+        Ok(ended) => ended.follow(),
+        Err(Failure::Launch(error)) => Ok(cannot_launch(&error)),
+        Err(Failure::Wait(error)) => {
+            eprintln!(
+                "bowwave: cannot wait for {}: {error}; it may still be running",
+                program.path.display()
+            );
+            Ok(ExitCode::from(OS_ERROR))
+        }
+    }
+}
+
+enum Failure {
+    Launch(LaunchError),
+    Wait(io::Error),
+}
+
+fn steer(
+    args: &Args,
+    program: &Program,
+    rest: &[OsString],
+    explain: Option<fs::File>,
+    json: Option<(&Path, fs::File)>,
+) -> Result<Ended, Failure> {
+    let library = install_library().map_err(|error| say_unsteered(args, &error)).ok();
+    let agent = library.as_ref().and_then(|_| {
+        let command: Vec<_> = args.command.iter().map(|part| part.to_string_lossy()).collect();
+        let options = Options {
+            dry_run: args.dry_run,
+            lend_windows: !args.no_window_lending,
+            kernel_off: !args.keep_kernel,
+            memory: args.memory,
+            waste_percent: args.waste,
+            selection: Selection { only: args.only.clone(), except: args.except.clone() },
+            explain: explain.map(|file| (Box::new(BufWriter::new(file)) as _, command.join(" "))),
+        };
+        Agent::start(options).map_err(|error| say_unsteered(args, &error)).ok()
+    });
+    let steering = match (&agent, &library) {
+        (Some(agent), Some(library)) => Some(Steering { segment: agent.segment_path(), library }),
+        _ => None,
+    };
+    let child = spawn(program, rest, steering.as_ref()).map_err(Failure::Launch)?;
+    if let Some(agent) = &agent {
+        agent.serves(child.pid());
+    }
+    let ended = child.wait();
+    if let Some(agent) = agent {
+        let mut report = agent.stop();
+        if program.reach != Reach::Steered {
+            *report.not_steered.entry(program.reach.words().into()).or_default() += 1;
+        }
+        tell(args, &report, json);
+    }
+    ended.map_err(Failure::Wait)
+}
+
+fn say_unsteered(args: &Args, error: &dyn std::error::Error) {
+    if !args.quiet {
+        eprintln!("bowwave: {error}; running {} unsteered", args.command[0].to_string_lossy());
+    }
+}
+
+/// The line, and the JSON. Stderr may be closed by now; that is no reason to fail.
+fn tell(args: &Args, report: &Report, json: Option<(&Path, fs::File)>) {
+    if let Some((path, file)) = json
+        && let Err(error) = write_json(file, report)
+    {
+        eprintln!("bowwave: cannot write {}: {error}; make room there", path.display());
+    }
+    if !args.quiet {
+        let _ = writeln!(io::stderr(), "{}", report.one_line());
+    }
+}
+
+fn write_json(file: fs::File, report: &Report) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    serde_json::to_writer_pretty(&mut out, report)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+fn create(path: &Path) -> Result<fs::File, ExitCode> {
+    fs::File::create(path).map_err(|error| {
+        eprintln!("bowwave: cannot create {}: {error}; name a file in a directory that you may write to", path.display());
+        ExitCode::from(CANNOT_CREATE)
+    })
+}
+
+fn cannot_launch(error: &LaunchError) -> ExitCode {
+    eprintln!("bowwave: {error}");
+    ExitCode::from(error.exit_code())
+}
+
+/// `64M`, `1GiB`, `4096`: a number and a unit of 1024 (`K`, `M`, `G`, `T`, with or without `iB` or `B`).
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no amount of memory; write 64M or 1GiB");
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let unit = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
+    let shift = match unit {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_written_as_people_write_it() {
+        for (text, bytes) in [("64M", 64 << 20), ("1GiB", 1 << 30), ("4096", 4096), ("2 kb", 2048)] {
+            assert_eq!(parse_bytes(text), Ok(bytes));
+        }
+        for text in ["", "M", "0", "-1", "1.5G", "3X", "99999999999T"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,1094 @@
+//! The agent of a run: hears what programs read, asks the brain, fetches, and tells which pages are quiet.
+//!
+//! ```text
+//!        .--> drain events --> arrivals --> fetch, a few calls at a time --> publish leaves --> housekeeping --.
+//!        '------------- sleep on the bell, until the next look at a fetch, or 100 ms at most <----------------'
+//! ```
+//!
+//! Nothing is decided here: the agent translates. What it adds is knowledge of the kernel's cache: `mincore` before a
+//! fetch (what is there is not fetched), after it (arrivals), and around reads of which the brain knows nothing (a file
+//! that is cached already shall go quiet at once).
+//!
+//! Whatever fails here costs speed, never the run: a file that cannot be opened is left alone and counted.
+//!
+//! Worked example, `cat` of a file on a device of 30 ms (test `a_reader_is_run_ahead_of`): Seen, Read [0,+32) -> fetch
+//! [32,160) in calls of 64 pages -> Done 30 ms -> `Waited` -> arrivals at 30 ms -> leaves published quiet but for the mark.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bowwave_core::{
+    Action, Advice, Bytes, Config, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount,
+    PageIndex, PageTable, Wave,
+};
+use bowwave_wire::{
+    AGENT_GONE, AGENT_SERVING, Event, FILES_MAX, Harvest, KERNEL_AS_IS, KERNEL_OFF, KERNEL_ON, Kind,
+};
+
+use crate::arrivals::{Arrivals, Look, Outcome};
+use crate::device_window::{CALL_PAGES_MAX, DeviceWindows};
+use crate::explain_file::{DecisionLine, FileLine, HEADER, LEGEND};
+use crate::files::{Descriptor, Origin, Refusal, runs};
+use crate::memory;
+use crate::prober::Probers;
+use crate::segment::{SegmentError, SharedSegment, futex_wait, monotonic_ns, ring};
+use crate::select::Selection;
+use crate::summary::{Decisions, DeviceReport, FileReport, Report, page_bytes};
+
+/// Files below 128 KiB are left alone: one window of the kernel holds them.
+const SIZE_MIN: u64 = 128 << 10;
+/// Events taken before anything else is looked at.
+const DRAIN_MAX: usize = 256;
+/// The longest sleep; the heartbeat is no older.
+const SLEEP_MAX_NS: u64 = 100_000_000;
+/// After an event the agent looks again so soon without being rung for, for as long as AWAKE_NS.
+const DOZE_NS: u64 = 50_000;
+const AWAKE_NS: u64 = 300_000;
+/// A place in the ring that is claimed and not published for so long belongs to a program that was killed.
+const STUCK_NS: u64 = 50_000_000;
+/// The size of a file that is read past its end is looked at so often.
+const REFRESH_NS: u64 = 10_000_000;
+/// A descriptor of ours that is left alone so long is closed, and sooner if the program has closed the file.
+const IDLE_NS: u64 = 1_000_000_000;
+const HOUSEKEEPING_NS: u64 = 100_000_000;
+const MEMORY_NS: u64 = 1_000_000_000;
+/// Pages sampled around a read of unknown pages that were there: doubled each time, 256 KiB to 16 MiB.
+const SAMPLE_MIN: u64 = 64;
+const SAMPLE_MAX: u64 = 4096;
+/// A read told so recently cannot have been served by a device yet: what is present was present before.
+const FRESH_NS: u64 = 60_000;
+/// Pages of a read that are looked at one by one.
+const JUDGED_MAX: u64 = 4096;
+/// A wait that is told as such: longer than a hit.
+const HIT_NS: u64 = 20_000;
+/// Leaves harvested in one housekeeping: 65,536 are all.
+const HARVEST_MAX: usize = 8192;
+/// Threads whose latest read is remembered.
+const THREADS_MAX: usize = 4096;
+const DESCRIPTORS_MAX: usize = 16_384;
+
+/// What a run is asked to do.
+pub struct Options {
+    /// Observe and decide, fetch nothing.
+    pub dry_run: bool,
+    /// Root may lend our descriptors a larger window.
+    pub lend_windows: bool,
+    /// What the kernel's own heuristics shall do with the programs' descriptors; switched off if `true`.
+    pub kernel_off: bool,
+    /// Ceiling of the memory that prefetched pages may occupy.
+    pub memory: Option<u64>,
+    /// Pages fetched in vain that are tolerated for each hundred used.
+    pub waste_percent: Option<u32>,
+    /// Files to steer.
+    pub selection: Selection,
+    /// Where every decision is written, and the command to name there.
+    pub explain: Option<(Box<dyn Write + Send>, String)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            dry_run: false,
+            lend_windows: true,
+            kernel_off: true,
+            memory: None,
+            waste_percent: None,
+            selection: Selection::default(),
+            explain: None,
+        }
+    }
+}
+
+/// A running agent: a thread and the segment that it serves.
+pub struct Agent {
+    segment: Arc<SharedSegment>,
+    stop: Arc<AtomicBool>,
+    child: Arc<AtomicU32>,
+    thread: Option<JoinHandle<Report>>,
+}
+
+impl Agent {
+    /// Makes a segment and serves it.
+    pub fn start(options: Options) -> Result<Self, SegmentError> {
+        let segment = Arc::new(SharedSegment::create()?);
+        Ok(Self::serve(segment, options))
+    }
+
+    fn serve(segment: Arc<SharedSegment>, options: Options) -> Self {
+        let (stop, child) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        segment.size_min.store(SIZE_MIN, Ordering::Relaxed);
+        let kernel = if options.kernel_off && !options.dry_run { KERNEL_OFF } else { KERNEL_AS_IS };
+        segment.kernel_default.store(kernel, Ordering::Relaxed);
+        segment.heartbeat_ns.store(monotonic_ns(), Ordering::Relaxed);
+        segment.agent_state.store(AGENT_SERVING, Ordering::SeqCst);
+        let state = State::new(Arc::clone(&segment), options, Arc::clone(&child));
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("bowwave-agent".into()).spawn(move || state.run(&flag));
+        if thread.is_err() {
+            segment.agent_state.store(AGENT_GONE, Ordering::SeqCst);
+        }
+        Self { segment, stop, child, thread: thread.ok() }
+    }
+
+    /// The segment's file, for the environment of the program.
+    pub fn segment_path(&self) -> &Path {
+        self.segment.path()
+    }
+
+    /// The program has this process id: its memory group counts from now on.
+    pub fn serves(&self, pid: u32) {
+        self.child.store(pid, Ordering::Relaxed);
+    }
+
+    /// Ends the service and returns what it came to.
+    pub fn stop(mut self) -> Report {
+        self.stop.store(true, Ordering::SeqCst);
+        ring(&self.segment.bell);
+        let report = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        self.segment.retire();
+        report
+    }
+}
+
+/// A file that was met.
+struct Held {
+    generation: u32,
+    origin: Origin,
+    number: u64,
+    path: std::path::PathBuf,
+    descriptor: Option<Descriptor>,
+    size: u64,
+    active: Nanos,
+    refreshed: Nanos,
+    outstanding: u32,
+    published: BTreeSet<u64>,
+    /// Our own account: pages read (Used), pages fetched and not read yet (Ahead).
+    account: PageTable,
+    fetched: u64,
+    missed: u64,
+    sample: u64,
+}
+
+/// The latest read that a thread told of.
+#[derive(Clone, Copy)]
+struct Told {
+    file: u32,
+    offset: u64,
+    missing: u64,
+}
+
+/// A fetch that is out.
+struct Out {
+    file: u32,
+    device: u64,
+    issued: Nanos,
+}
+
+struct Explain {
+    to: Box<dyn Write + Send>,
+    named: BTreeSet<u64>,
+}
+
+struct State {
+    segment: Arc<SharedSegment>,
+    options: Options,
+    child: Arc<AtomicU32>,
+    start_ns: u64,
+    wave: Wave,
+    config: Config,
+    begun: bool,
+    files: HashMap<u32, Held>,
+    devices: BTreeSet<u64>,
+    windows: DeviceWindows,
+    arrivals: Arrivals,
+    probers: Probers,
+    out: HashMap<FetchId, Out>,
+    told: HashMap<u32, Told>,
+    explain: Option<Explain>,
+    descriptors_max: usize,
+    descriptors: usize,
+    numbered: u64,
+    active: Nanos,
+    stuck: Option<Nanos>,
+    kept: Nanos,
+    measured: Nanos,
+    memory: u64,
+    refused: BTreeMap<Refusal, BTreeSet<u32>>,
+    dormant: BTreeMap<&'static str, u64>,
+    retired: Vec<FileReport>,
+    processes: u64,
+    events: u64,
+    fetched: u64,
+    missed: u64,
+    calls: u64,
+    calls_ns: u64,
+}
+
+impl State {
+    fn new(segment: Arc<SharedSegment>, mut options: Options, child: Arc<AtomicU32>) -> Self {
+        let memory = memory::allowance(options.memory, None);
+        let mut config = Config { memory: Bytes(memory), ..Config::default() };
+        if let Some(waste) = options.waste_percent {
+            config.waste_percent = waste;
+        }
+        let explain = options.explain.take().map(|(mut to, command)| {
+            let told = writeln!(to, "{HEADER}\n# run {command}\n{LEGEND}");
+            (told.map_err(complain).is_ok(), Explain { to, named: BTreeSet::new() })
+        });
+        let start_ns = monotonic_ns();
+        Self {
+            windows: DeviceWindows::new(options.lend_windows && is_root()),
+            probers: Probers::new(Arc::clone(&segment)),
+            segment,
+            options,
+            child,
+            start_ns,
+            wave: Wave::new(config),
+            config,
+            begun: false,
+            files: HashMap::new(),
+            devices: BTreeSet::new(),
+            arrivals: Arrivals::default(),
+            out: HashMap::new(),
+            told: HashMap::new(),
+            explain: explain.and_then(|(works, explain)| works.then_some(explain)),
+            descriptors_max: 512,
+            descriptors: 0,
+            numbered: 0,
+            active: Nanos(0),
+            stuck: None,
+            kept: Nanos(0),
+            measured: Nanos(0),
+            memory,
+            refused: BTreeMap::new(),
+            dormant: BTreeMap::new(),
+            retired: Vec::new(),
+            processes: 0,
+            events: 0,
+            fetched: 0,
+            missed: 0,
+            calls: 0,
+            calls_ns: 0,
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> Report {
+        prompt_timers();
+        loop {
+            self.beat();
+            self.drain(DRAIN_MAX);
+            self.arrive();
+            self.act();
+            self.publish();
+            self.keep_house();
+            if stop.load(Ordering::SeqCst) {
+                return self.finish();
+            }
+            self.sleep();
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(monotonic_ns().saturating_sub(self.start_ns))
+    }
+
+    fn beat(&self) {
+        self.segment.heartbeat_ns.store(monotonic_ns(), Ordering::Relaxed);
+    }
+
+    // ---- events ----------------------------------------------------------------------------------------------------
+
+    fn drain(&mut self, max: usize) {
+        for _ in 0..max {
+            let Some(event) = self.segment.pop() else {
+                self.unstick();
+                return;
+            };
+            self.stuck = None;
+            self.events += 1;
+            self.take(&event);
+        }
+    }
+
+    /// A place that is claimed and not published holds up everybody behind it.
+    fn unstick(&mut self) {
+        if !self.segment.has_events() {
+            self.stuck = None;
+            return;
+        }
+        let now = self.now();
+        let since = *self.stuck.get_or_insert(now);
+        if now.since(since).0 > STUCK_NS {
+            self.segment.skip_stuck();
+            self.stuck = None;
+        }
+    }
+
+    fn take(&mut self, event: &Event) {
+        let now = self.now();
+        self.active = now;
+        if event.kind == Kind::Process {
+            return self.process(event);
+        }
+        if !self.meet(event, now) {
+            return;
+        }
+        match event.kind {
+            Kind::Read => self.read(event, now),
+            Kind::Done | Kind::Surprise => self.done(event, now),
+            Kind::Advice => self.advised(event, now),
+            Kind::Seen | Kind::Process => {}
+        }
+    }
+
+    fn process(&mut self, event: &Event) {
+        match event.detail {
+            0 => self.processes += 1,
+            2 => *self.dormant.entry("process | that sealed itself off (seccomp)").or_default() += 1,
+            3 => *self.dormant.entry("process | behind another root (chroot)").or_default() += 1,
+            4 => {
+                // What it had open it has open no more: its file systems may be unmounted now.
+                let its: Vec<u32> = self
+                    .files
+                    .iter()
+                    .filter(|(_, f)| f.origin.pid == event.pid)
+                    .map(|(&slot, _)| slot)
+                    .collect();
+                for slot in its {
+                    self.let_go_if_closed(slot);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes sure that the event's file is known; whether it is one that we steer.
+    fn meet(&mut self, event: &Event, now: Nanos) -> bool {
+        let Some(slot) = self.segment.file(event.file) else { return false };
+        if slot.generation.load(Ordering::Acquire) != event.generation
+            || slot.ignored.load(Ordering::Relaxed) != 0
+        {
+            return false;
+        }
+        let (dev, ino) = (slot.dev.load(Ordering::Relaxed), slot.ino.load(Ordering::Relaxed));
+        let origin = Origin { pid: event.pid, fd: event.fd, dev, ino };
+        if let Some(held) = self.files.get_mut(&event.file)
+            && held.generation == event.generation
+        {
+            held.active = now;
+            if held.descriptor.is_some() || event.fd < 0 {
+                return true;
+            }
+            held.origin = origin;
+            self.reopen(event.file);
+            return true;
+        }
+        if event.fd < 0 {
+            return false;
+        }
+        self.forget(event.file);
+        match Descriptor::open(&origin) {
+            Ok(descriptor) => self.welcome(event, origin, descriptor, now),
+            Err(refusal) => {
+                self.refuse(event.file, refusal);
+                false
+            }
+        }
+    }
+
+    fn welcome(&mut self, event: &Event, origin: Origin, descriptor: Descriptor, now: Nanos) -> bool {
+        let path = origin.path().unwrap_or_default();
+        if !self.options.selection.takes(&path) {
+            self.refuse(event.file, Refusal::NotAskedFor);
+            return false;
+        }
+        self.make_room();
+        if !self.begun {
+            self.begin(origin.dev, &descriptor);
+        } else {
+            self.windows.prepare(origin.dev, descriptor.borrow());
+        }
+        self.devices.insert(origin.dev);
+        self.numbered += 1;
+        let size = descriptor.size();
+        let held = Held {
+            generation: event.generation,
+            origin,
+            number: self.numbered,
+            path,
+            descriptor: Some(descriptor),
+            size,
+            active: now,
+            refreshed: now,
+            outstanding: 0,
+            published: BTreeSet::new(),
+            account: PageTable::new(PageIndex(size.div_ceil(PAGE_SIZE))),
+            fetched: 0,
+            missed: 0,
+            sample: SAMPLE_MIN,
+        };
+        self.files.insert(event.file, held);
+        self.descriptors += 1;
+        let file = FileId(u64::from(event.file));
+        self.wave.handle(now, Input::Open { file, device: origin.dev, size: Bytes(size) });
+        true
+    }
+
+    /// The first file tells how large requests can be; the brain begins with that.
+    fn begin(&mut self, device: u64, descriptor: &Descriptor) {
+        raise_descriptor_limit(&mut self.descriptors_max);
+        self.windows.prepare(device, descriptor.borrow());
+        self.config.request_max = PageCount(self.windows.cap(device));
+        self.config.reader_max = PageCount(self.windows.reader_pages(device));
+        self.config.memory = Bytes(self.memory);
+        self.wave = Wave::new(self.config);
+        self.begun = true;
+    }
+
+    fn reopen(&mut self, slot: u32) {
+        self.make_room();
+        let Some(held) = self.files.get_mut(&slot) else { return };
+        let Ok(descriptor) = Descriptor::open(&held.origin) else { return };
+        self.windows.prepare(held.origin.dev, descriptor.borrow());
+        held.descriptor = Some(descriptor);
+        self.descriptors += 1;
+    }
+
+    fn refuse(&mut self, slot: u32, refusal: Refusal) {
+        self.refused.entry(refusal).or_default().insert(slot);
+        if !refusal.passes() {
+            self.forget(slot);
+            if let Some(slot) = self.segment.file(slot) {
+                slot.kernel.store(KERNEL_ON, Ordering::Relaxed);
+                slot.ignored.store(1, Ordering::Release);
+            }
+        }
+    }
+
+    fn read(&mut self, event: &Event, now: Nanos) {
+        let pages = self.within(event, now);
+        if pages.is_empty() {
+            return;
+        }
+        let told_ns = event.at_ns.saturating_sub(self.start_ns);
+        if self.missing(event.file, pages) > 0 {
+            self.sample(event.file, pages, now.0.saturating_sub(told_ns) < FRESH_NS, now);
+        }
+        let missing = self.missing(event.file, pages);
+        self.tell_read(event, pages, missing, now);
+    }
+
+    fn tell_read(&mut self, event: &Event, pages: Extent, missing: u64, now: Nanos) {
+        if self.told.len() >= THREADS_MAX {
+            self.told.clear();
+        }
+        self.told.insert(event.tid, Told { file: event.file, offset: event.offset, missing });
+        self.account_used(event.file, pages);
+        let file = FileId(u64::from(event.file));
+        self.wave.handle(now, Input::Read { file, pages, actor: event.tid });
+    }
+
+    /// A read has returned, or a quiet one was slow. Of a quiet one the brain has not heard: it is told first.
+    fn done(&mut self, event: &Event, now: Nanos) {
+        let took = Nanos(u64::from(event.waited_ns));
+        let told = self.told.get(&event.tid).copied();
+        let told = told.filter(|t| (t.file, t.offset) == (event.file, event.offset));
+        let pages = self.within(event, now);
+        match told {
+            Some(told) => {
+                if took.0 > HIT_NS {
+                    self.missed += told.missing;
+                    if let Some(held) = self.files.get_mut(&event.file) {
+                        held.missed += told.missing;
+                    }
+                }
+            }
+            None if pages.is_empty() => return,
+            None => {
+                let missing = self.missing(event.file, pages);
+                self.tell_read(event, pages, missing, now);
+            }
+        }
+        self.told.remove(&event.tid);
+        if self.options.dry_run && told.is_none_or(|t| t.missing == 0) {
+            // It waited because we did not fetch: nothing to learn from.
+            return;
+        }
+        let file = FileId(u64::from(event.file));
+        self.wave.handle(now, Input::Waited { file, pages, actor: event.tid, took });
+        if told.is_none() && took.0 > HIT_NS {
+            self.correct(event.file, pages, now);
+        }
+    }
+
+    fn advised(&mut self, event: &Event, now: Nanos) {
+        let Some(held) = self.files.get(&event.file) else { return };
+        let advice = match event.detail as i32 {
+            libc::POSIX_FADV_NORMAL => Advice::Normal,
+            libc::POSIX_FADV_SEQUENTIAL => Advice::Sequential,
+            libc::POSIX_FADV_RANDOM => Advice::Random,
+            libc::POSIX_FADV_WILLNEED => Advice::WillNeed,
+            libc::POSIX_FADV_DONTNEED => Advice::DontNeed,
+            _ => return,
+        };
+        // A length of 0 means: to the end.
+        let len = if event.len == 0 { held.size.saturating_sub(event.offset) } else { event.len };
+        let pages =
+            Extent::covering(event.offset, len).intersection(Extent::new(0, held.size.div_ceil(PAGE_SIZE)));
+        self.wave.handle(now, Input::Advised { file: FileId(u64::from(event.file)), pages, advice });
+    }
+
+    /// The pages of an event that the file has. Past its known end, looks at its size again.
+    fn within(&mut self, event: &Event, now: Nanos) -> Extent {
+        let Some(held) = self.files.get_mut(&event.file) else { return Extent::new(0, 0) };
+        if event.offset.saturating_add(event.len) > held.size && now.since(held.refreshed).0 > REFRESH_NS {
+            held.refreshed = now;
+            if let Some(descriptor) = &mut held.descriptor
+                && descriptor.refresh()
+            {
+                held.size = descriptor.size();
+                held.account.set_end_of_file(PageIndex(held.size.div_ceil(PAGE_SIZE)));
+                let file = FileId(u64::from(event.file));
+                let size = Bytes(held.size);
+                self.wave.handle(now, Input::Open { file, device: held.origin.dev, size });
+            }
+        }
+        Extent::covering(event.offset, event.len).intersection(Extent::new(0, held.size.div_ceil(PAGE_SIZE)))
+    }
+
+    /// Pages that the brain does not know of.
+    fn missing(&self, slot: u32, pages: Extent) -> u64 {
+        let file = FileId(u64::from(slot));
+        let judged = pages.count.0.min(JUDGED_MAX);
+        (0..judged).filter(|&i| !self.wave.resident(file, pages.start + PageCount(i))).count() as u64
+    }
+
+    // ---- what the kernel's cache holds -----------------------------------------------------------------------------
+
+    /// Looks at unknown pages that are read, and beyond them as long as everything is there.
+    fn sample(&mut self, slot: u32, pages: Extent, fresh: bool, now: Nanos) {
+        let Some(held) = self.files.get_mut(&slot) else { return };
+        let Some(descriptor) = &held.descriptor else { return };
+        let end = held.size.div_ceil(PAGE_SIZE);
+        let start = pages.start.0 / SAMPLE_MIN * SAMPLE_MIN;
+        let around =
+            Extent::between(PageIndex(start), PageIndex(end.min(pages.end().0.max(start + held.sample))));
+        let Some(presence) = descriptor.presence(around) else { return };
+        let there = presence.iter().filter(|&&b| b & 1 == 1).count() as u64;
+        held.sample = if there == around.count.0 { (2 * held.sample).min(SAMPLE_MAX) } else { SAMPLE_MIN };
+        let file = FileId(u64::from(slot));
+        for run in runs(around, &presence, true) {
+            // The read itself may have brought its pages by now, unless it was told just now.
+            let parts = if fresh {
+                [run, Extent::new(0, 0)]
+            } else {
+                [
+                    Extent::between(run.start, run.end().min(pages.start)),
+                    Extent::between(run.start.max(pages.end()), run.end()),
+                ]
+            };
+            for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                self.wave.handle(now, Input::Present { file, pages: part });
+            }
+        }
+    }
+
+    /// A page that was believed there was slow: what else around it is not what we believe?
+    fn correct(&mut self, slot: u32, pages: Extent, now: Nanos) {
+        let Some(held) = self.files.get(&slot) else { return };
+        let Some(descriptor) = &held.descriptor else { return };
+        let end = held.size.div_ceil(PAGE_SIZE);
+        let around = Extent::between(
+            pages.start.back(PageCount(SAMPLE_MIN)),
+            PageIndex((pages.end().0 + SAMPLE_MIN).min(end)),
+        );
+        let Some(presence) = descriptor.presence(around) else { return };
+        let file = FileId(u64::from(slot));
+        for run in runs(around, &presence, false) {
+            self.wave.handle(now, Input::Dropped { file, pages: run });
+        }
+    }
+
+    // ---- fetches ---------------------------------------------------------------------------------------------------
+
+    fn arrive(&mut self) {
+        let now = self.now();
+        for found in self.probers.found() {
+            let Some(out) = self.out.get(&found.fetch) else { continue };
+            let at = Nanos(found.at_ns.saturating_sub(self.start_ns)).max(out.issued);
+            let latency = self.wave.device(out.device).and_then(|d| d.0).unwrap_or_default();
+            let was_there = found.at_once && 4 * at.since(out.issued).0 < latency.0;
+            match (found.arrived, was_there) {
+                (false, _) => self.landed(now, found.fetch, |fetch| Input::Failed { fetch }),
+                (true, true) => self.landed(now, found.fetch, |fetch| Input::Skipped { fetch }),
+                (true, false) => self.landed(now, found.fetch, |fetch| Input::Arrived { fetch }),
+            }
+        }
+        if self.arrivals.next_look().is_none_or(|due| due > now) {
+            return;
+        }
+        let files = &self.files;
+        let landed = self.arrivals.look(now, |out| {
+            let descriptor = files.get(&out.file).and_then(|held| held.descriptor.as_ref());
+            match descriptor.and_then(|d| d.presence(Extent::new(out.page, 1))) {
+                Some(presence) if presence[0] & 1 == 1 => Look::There,
+                Some(_) => Look::NotYet,
+                None => Look::Lost,
+            }
+        });
+        for (out, outcome) in landed {
+            match outcome {
+                Outcome::Arrived => self.landed(now, out.fetch, |fetch| Input::Arrived { fetch }),
+                Outcome::Failed => self.landed(now, out.fetch, |fetch| Input::Failed { fetch }),
+            }
+        }
+    }
+
+    fn landed(&mut self, now: Nanos, fetch: FetchId, input: impl FnOnce(FetchId) -> Input) {
+        if let Some(out) = self.out.remove(&fetch)
+            && let Some(held) = self.files.get_mut(&out.file)
+        {
+            held.outstanding = held.outstanding.saturating_sub(1);
+        }
+        self.wave.handle(now, input(fetch));
+    }
+
+    /// Sends what the brain wants sent. Between calls of up to 70 us, hears whoever has come in the meantime.
+    fn act(&mut self) {
+        loop {
+            let now = self.now();
+            let Some(Action::Fetch { id, file, pages, .. }) = self.wave.poll(now) else { break };
+            let input = self.fetch(id, file.0 as u32, pages, now);
+            if let Some(input) = input {
+                self.wave.handle(self.now(), input);
+            }
+            self.publish();
+            self.beat();
+            if self.segment.has_events() {
+                self.drain(DRAIN_MAX);
+            }
+            self.arrive();
+        }
+        self.explain();
+    }
+
+    /// Performs a fetch. What is known of it at once is returned; otherwise it is out.
+    fn fetch(&mut self, id: FetchId, slot: u32, pages: Extent, now: Nanos) -> Option<Input> {
+        if self.options.dry_run {
+            return Some(Input::Skipped { fetch: id });
+        }
+        if self.files.get(&slot).is_some_and(|held| held.descriptor.is_none()) {
+            self.reopen(slot);
+        }
+        let latency = self
+            .files
+            .get(&slot)
+            .and_then(|held| self.wave.device(held.origin.dev))
+            .and_then(|device| device.0);
+        let Some(held) = self.files.get_mut(&slot) else { return Some(Input::Failed { fetch: id }) };
+        let Some(descriptor) = &held.descriptor else { return Some(Input::Failed { fetch: id }) };
+        let device = held.origin.dev;
+        let presence = descriptor.presence(pages);
+        let absent = match &presence {
+            Some(presence) => runs(pages, presence, false),
+            None => vec![pages],
+        };
+        let (Some(first), Some(last)) = (absent.first(), absent.last()) else {
+            return Some(Input::Skipped { fetch: id });
+        };
+        let hull = Extent::between(first.start, last.end());
+        let count: u64 = absent.iter().map(|run| run.count.0).sum();
+        let before = monotonic_ns();
+        let mut at = hull.start;
+        while at < hull.end() {
+            let cap = self.windows.cap(device);
+            let piece = Extent::between(at, (at + PageCount(cap)).min(hull.end()));
+            self.calls += 1;
+            let held_before = if absent.len() == 1 { descriptor.cached(piece) } else { None };
+            if let Err(error) = descriptor.readahead(piece) {
+                self.calls_ns += monotonic_ns() - before;
+                if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) {
+                    self.refuse(slot, Refusal::NoReadahead);
+                }
+                return Some(Input::Failed { fetch: id });
+            }
+            if held_before == Some(0)
+                && let Some(started) = descriptor.cached(piece)
+                && started < piece.count.0
+            {
+                // The kernel cut it short. What it has not started is asked for again, from there.
+                self.windows.observed(device, piece.count.0, started);
+                if started == 0 {
+                    self.calls_ns += monotonic_ns() - before;
+                    return Some(Input::Failed { fetch: id });
+                }
+                at = piece.start + PageCount(started);
+                continue;
+            }
+            at = piece.end();
+        }
+        self.calls_ns += monotonic_ns() - before;
+        let page = hull.end().0 - 1;
+        let issued = Nanos(before.saturating_sub(self.start_ns)).max(now);
+        let trusted = descriptor.trusted();
+        if trusted {
+            self.arrivals.add(device, id, slot, page, issued, latency);
+        } else if !self.probers.ask(device, id, descriptor.share(), page) {
+            return Some(Input::Failed { fetch: id });
+        }
+        held.outstanding += 1;
+        held.fetched += count;
+        self.fetched += count;
+        for run in absent {
+            let fresh: Vec<Extent> = run_without(&held.account, run);
+            for part in fresh {
+                held.account.set(PageBit::Ahead, part);
+            }
+        }
+        self.out.insert(id, Out { file: slot, device, issued });
+        None
+    }
+
+    // ---- leaves ----------------------------------------------------------------------------------------------------
+
+    fn publish(&mut self) {
+        let changed = self.wave.take_changed();
+        if changed.is_empty() || self.options.dry_run {
+            return;
+        }
+        let now = self.now();
+        for (file, leaf) in changed {
+            let slot = file.0 as u32;
+            let (quiet, settled) = self.wave.leaf(file, leaf);
+            let Some(held) = self.files.get_mut(&slot) else { continue };
+            if quiet == 0 && !held.published.contains(&leaf) {
+                continue;
+            }
+            held.published.insert(leaf);
+            if let Some(harvest) = self.segment.publish(slot, leaf, quiet, settled) {
+                self.harvested(harvest, now);
+            }
+        }
+    }
+
+    fn harvested(&mut self, harvest: Harvest, now: Nanos) {
+        let Some(held) = self.files.get_mut(&harvest.file) else { return };
+        held.active = now;
+        let mut bits = harvest.used;
+        while bits != 0 {
+            let first = bits.trailing_zeros();
+            let count = (bits >> first).trailing_ones();
+            let pages = Extent::new(harvest.leaf * 64 + u64::from(first), u64::from(count));
+            bits &= if first + count == 64 { 0 } else { !0 << (first + count) };
+            self.account_used(harvest.file, pages);
+            self.wave.handle(now, Input::Used { file: FileId(u64::from(harvest.file)), pages });
+        }
+    }
+
+    fn account_used(&mut self, slot: u32, pages: Extent) {
+        if let Some(held) = self.files.get_mut(&slot) {
+            held.account.set(PageBit::Used, pages);
+            held.account.clear(PageBit::Ahead, pages);
+        }
+    }
+
+    // ---- housekeeping ----------------------------------------------------------------------------------------------
+
+    fn keep_house(&mut self) {
+        let now = self.now();
+        if now.since(self.kept).0 < HOUSEKEEPING_NS {
+            return;
+        }
+        self.kept = now;
+        self.harvest(now, HARVEST_MAX);
+        let idle: Vec<u32> = self
+            .files
+            .iter()
+            .filter(|(_, f)| {
+                f.descriptor.is_some() && f.outstanding == 0 && now.since(f.active).0 > HOUSEKEEPING_NS
+            })
+            .map(|(&slot, _)| slot)
+            .take(256)
+            .collect();
+        for slot in idle {
+            let tired = self.files.get(&slot).is_some_and(|f| now.since(f.active).0 > IDLE_NS);
+            if tired {
+                self.let_go(slot);
+            } else {
+                self.let_go_if_closed(slot);
+            }
+        }
+        self.free_slots();
+        if now.since(self.measured).0 > MEMORY_NS {
+            self.measured = now;
+            let pid = Some(self.child.load(Ordering::Relaxed)).filter(|&pid| pid > 0);
+            let memory = memory::allowance(self.options.memory, pid);
+            if memory::differs(self.memory, memory) {
+                self.memory = memory;
+                self.wave.handle(now, Input::Memory { bytes: Bytes(memory) });
+            }
+            if let Some(explain) = &mut self.explain
+                && let Err(error) = explain.to.flush()
+            {
+                complain(error);
+                self.explain = None;
+            }
+        }
+    }
+
+    fn harvest(&mut self, now: Nanos, max: usize) {
+        let leaves: Vec<(u32, u64)> = self
+            .files
+            .iter()
+            .flat_map(|(&slot, f)| f.published.iter().map(move |&leaf| (slot, leaf)))
+            .take(max)
+            .collect();
+        for (slot, leaf) in leaves {
+            if let Some(harvest) = self.segment.harvest(slot, leaf) {
+                self.harvested(harvest, now);
+            }
+        }
+    }
+
+    fn let_go_if_closed(&mut self, slot: u32) {
+        let closed = self.files.get(&slot).is_some_and(|held| {
+            held.outstanding == 0
+                && held.descriptor.as_ref().is_some_and(|d| !held.origin.holds() || d.unlinked())
+        });
+        if closed {
+            self.let_go(slot);
+        }
+    }
+
+    /// Closes our descriptor. What is known of the file stays.
+    fn let_go(&mut self, slot: u32) {
+        if let Some(held) = self.files.get_mut(&slot)
+            && held.descriptor.take().is_some()
+        {
+            self.descriptors -= 1;
+        }
+    }
+
+    /// Keeps descriptors below the limit: the one left alone longest goes.
+    fn make_room(&mut self) {
+        while self.descriptors >= self.descriptors_max {
+            let oldest = self
+                .files
+                .iter()
+                .filter(|(_, f)| f.descriptor.is_some() && f.outstanding == 0)
+                .min_by_key(|(_, f)| f.active)
+                .map(|(&slot, _)| slot);
+            let Some(oldest) = oldest else { return };
+            self.let_go(oldest);
+        }
+    }
+
+    /// Half of the slots are enough: those left alone longest are given back, an eighth at a time.
+    fn free_slots(&mut self) {
+        if self.files.len() < FILES_MAX / 2 {
+            return;
+        }
+        let mut by_age: Vec<(Nanos, u32)> = self
+            .files
+            .iter()
+            .filter(|(_, f)| f.outstanding == 0)
+            .map(|(&slot, f)| (f.active, slot))
+            .collect();
+        by_age.sort_unstable();
+        for (_, slot) in by_age.into_iter().take(FILES_MAX / 8) {
+            self.forget(slot);
+            self.segment.recycle(slot);
+        }
+    }
+
+    /// Forgets a file altogether; what came of it stays in the report.
+    fn forget(&mut self, slot: u32) {
+        self.let_go(slot);
+        let Some(held) = self.files.remove(&slot) else { return };
+        for &leaf in &held.published {
+            self.segment.publish(slot, leaf, 0, 0);
+        }
+        self.retired.push(file_report(&held));
+        self.wave.handle(self.now(), Input::Close { file: FileId(u64::from(slot)) });
+    }
+
+    // ---- the file of decisions -------------------------------------------------------------------------------------
+
+    fn explain(&mut self) {
+        let decisions: Vec<_> = self.wave.take_trace().collect();
+        let Some(explain) = &mut self.explain else { return };
+        let files = &self.files;
+        let written = decisions.iter().try_for_each(|decision| {
+            let Some(held) = files.get(&(decision.file.0 as u32)) else { return Ok(()) };
+            if explain.named.insert(held.number) {
+                let line = FileLine {
+                    number: held.number,
+                    size: held.size,
+                    device: device_name(held.origin.dev),
+                    path: held.path.to_string_lossy().into_owned(),
+                };
+                writeln!(explain.to, "{line}")?;
+            }
+            writeln!(explain.to, "{}", DecisionLine::of(decision, held.number))
+        });
+        if let Err(error) = written {
+            complain(error);
+            self.explain = None;
+        }
+    }
+
+    // ---- sleep and end ---------------------------------------------------------------------------------------------
+
+    /// Sleeps until somebody rings or something is due. `asleep` is said before the ring is looked at for the last time,
+    /// so that whoever pushes after that look rings.
+    fn sleep(&mut self) {
+        let now = self.now();
+        let due = self.arrivals.next_look().map_or(SLEEP_MAX_NS, |due| due.since(now).0).min(SLEEP_MAX_NS);
+        let awake = now.since(self.active).0 < AWAKE_NS;
+        let patience = if awake || self.segment.has_events() { due.min(DOZE_NS) } else { due };
+        if patience < 5_000 {
+            return;
+        }
+        let segment = &self.segment;
+        let bell = segment.bell.load(Ordering::SeqCst);
+        segment.asleep.store(1, Ordering::SeqCst);
+        if !segment.has_events() || self.stuck.is_some() {
+            futex_wait(&segment.bell, bell, Duration::from_nanos(patience));
+        }
+        segment.asleep.store(0, Ordering::SeqCst);
+    }
+
+    fn finish(mut self) -> Report {
+        self.segment.agent_state.store(AGENT_GONE, Ordering::SeqCst);
+        self.drain(bowwave_wire::EVENTS_MAX);
+        let now = self.now();
+        self.harvest(now, usize::MAX);
+        self.explain();
+        if let Some(explain) = &mut self.explain
+            && let Err(error) = explain.to.flush()
+        {
+            complain(error);
+        }
+        for &slot in self.files.keys() {
+            if let Some(slot) = self.segment.file(slot) {
+                slot.kernel.store(KERNEL_ON, Ordering::Relaxed);
+            }
+        }
+        self.report(now)
+    }
+
+    fn report(self, now: Nanos) -> Report {
+        let mut files = self.retired;
+        files.extend(self.files.values().map(file_report));
+        files.sort_by_key(|f| (std::cmp::Reverse(f.used), f.number));
+        let used: u64 = files.iter().map(|f| f.used).sum();
+        let (fetched, missed) = (page_bytes(self.fetched), page_bytes(self.missed));
+        let devices = self.devices.iter().filter_map(|&device| {
+            let (latency, rate, in_flight_max) = self.wave.device(device)?;
+            Some(DeviceReport {
+                device: device_name(device),
+                latency_us: latency.map(|l| l.0 as f64 / 1e3),
+                bytes_per_s: rate,
+                in_flight_max,
+                pages_per_call: self.windows.cap(device).min(CALL_PAGES_MAX),
+                window_lent: self.windows.lent(device),
+            })
+        });
+        let mut not_steered: BTreeMap<String, u64> = self
+            .refused
+            .iter()
+            .map(|(refusal, slots)| (format!("file | {}", refusal.words()), slots.len() as u64))
+            .collect();
+        not_steered.extend(self.dormant.iter().map(|(&words, &n)| (words.to_string(), n)));
+        Report {
+            elapsed_s: now.0 as f64 / 1e9,
+            bytes_used: used,
+            bytes_fetched: fetched,
+            bytes_missed: missed,
+            bytes_in_vain: files.iter().map(|f| f.wasted).sum(),
+            fetched_per_used: (used > 0).then(|| (fetched + missed) as f64 / used as f64),
+            fetch_calls: self.calls,
+            fetch_calls_s: self.calls_ns as f64 / 1e9,
+            agent_cpu_s: thread_cpu_s(),
+            decisions: Decisions::from(self.wave.counters()),
+            processes: self.processes,
+            events_lost: self.segment.events_lost.load(Ordering::Relaxed),
+            events: self.events,
+            memory: self.memory,
+            not_steered,
+            devices: devices.collect(),
+            files,
+        }
+    }
+}
+
+/// Parts of `run` that were not read yet.
+fn run_without(account: &PageTable, run: Extent) -> Vec<Extent> {
+    let mut parts = Vec::new();
+    let mut at = run.start;
+    for used in account.runs(PageBit::Used, run) {
+        parts.push(Extent::between(at, used.start));
+        at = used.end();
+    }
+    parts.push(Extent::between(at, run.end()));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+fn file_report(held: &Held) -> FileReport {
+    let all = Extent::new(0, u64::MAX);
+    FileReport {
+        number: held.number,
+        path: held.path.clone(),
+        size: held.size,
+        used: page_bytes(held.account.count(PageBit::Used, all).0),
+        fetched: page_bytes(held.fetched),
+        missed: page_bytes(held.missed),
+        wasted: page_bytes(held.account.count(PageBit::Ahead, all).0),
+    }
+}
+
+fn device_name(device: u64) -> String {
+    format!("{}:{}", libc::major(device), libc::minor(device))
+}
+
+fn complain(error: std::io::Error) {
+    eprintln!("bowwave: cannot write the decisions: {error}; going on without");
+}
+
+fn is_root() -> bool {
+    // SAFETY: a plain system call.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Sleeps end when they should: the kernel's slack of 50 us is most of a fast device's latency.
+fn prompt_timers() {
+    // SAFETY: concerns this thread only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000 as libc::c_ulong) };
+}
+
+/// As many descriptors as we may have; half of them, and no more than [`DESCRIPTORS_MAX`], for files.
+fn raise_descriptor_limit(max: &mut usize) {
+    // SAFETY: reads and writes one structure that is ours.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            let want = limit.rlim_max.min(2 * DESCRIPTORS_MAX as u64 + 64);
+            let raised = libc::rlimit { rlim_cur: want.max(limit.rlim_cur), ..limit };
+            let now = if libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 { raised } else { limit };
+            *max = (now.rlim_cur as usize / 2).clamp(8, DESCRIPTORS_MAX);
+        }
+    }
+}
+
+fn thread_cpu_s() -> f64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec that is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,368 @@
+//! Files of a run as the agent holds them: a description of its own for each, and what the page cache has of it.
+//!
+//! ```text
+//!   program: fd 3 of 4711 --> /proc/4711/fd/3 --open--> our own description: own position, own window, own advice
+//!                                              `-mmap-> a mapping that is never touched: mincore asks through it
+//! ```
+//!
+//! A description of our own disturbs nobody: advice on it is not the program's. It also keeps the file alive and its file
+//! system busy, so it is given up as soon as the program has closed the file, or has left it alone for a second.
+//!
+//! Worked example: 4 pages of which the kernel holds the first two: `presence([0, 4))` is `1100`.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bowwave_core::{Extent, PAGE_SIZE, PageCount, PageIndex};
+
+/// Why a file is not steered. The words are those of the summary.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Refusal {
+    /// The descriptor was closed, or bound to another file, before we could look.
+    Gone,
+    NotPermitted,
+    NotRegular,
+    NoReadahead,
+    NotAskedFor,
+    TooManyOpen,
+    Other,
+}
+
+impl Refusal {
+    /// In a sentence "12 files ...".
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Gone => "closed before they could be looked at",
+            Self::NotPermitted => "not readable by bowwave",
+            Self::NotRegular => "not regular files",
+            Self::NoReadahead => "on a file system without readahead",
+            Self::NotAskedFor => "excluded by --only or --except",
+            Self::TooManyOpen => "beyond the limit of open files",
+            Self::Other => "not to be opened",
+        }
+    }
+
+    /// Whether a later descriptor of the same file may fare better.
+    pub(crate) const fn passes(self) -> bool {
+        matches!(self, Self::Gone | Self::TooManyOpen)
+    }
+}
+
+/// A description of our own of a file.
+pub(crate) struct Descriptor {
+    fd: Arc<OwnedFd>,
+    map: Option<Map>,
+    size: u64,
+    /// Whether the kernel tells us the truth about what is present.
+    trusted: bool,
+}
+
+/// Where a program has a file open, and which file that must be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    pub(crate) pid: u32,
+    pub(crate) fd: i32,
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
+
+impl Origin {
+    fn link(&self) -> String {
+        format!("/proc/{}/fd/{}", self.pid, self.fd)
+    }
+
+    /// The file's name, as the kernel prints it.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        fs::read_link(self.link()).ok()
+    }
+
+    /// Whether the program still has this file open there.
+    pub(crate) fn holds(&self) -> bool {
+        let mut path = self.link().into_bytes();
+        path.push(0);
+        stat(&path).is_ok_and(|s| (s.st_dev, s.st_ino) == (self.dev, self.ino))
+    }
+}
+
+impl Descriptor {
+    /// Opens what `origin` names.
+    pub(crate) fn open(origin: &Origin) -> Result<Self, Refusal> {
+        let mut path = origin.link().into_bytes();
+        path.push(0);
+        // Looked at first: opening a pipe or a device may have effects.
+        let s = stat(&path).map_err(|e| refusal(&e))?;
+        check(&s, origin)?;
+        let fd = open(&path).map_err(|e| refusal(&e))?;
+        let s = fstat(fd.as_fd()).map_err(|e| refusal(&e))?;
+        check(&s, origin)?;
+        let size = s.st_size as u64;
+        let trusted = tells_the_truth(fd.as_fd(), &s);
+        let map = if trusted { Map::new(fd.as_fd(), size) } else { None };
+        Ok(Self { trusted: trusted && (map.is_some() || size == 0), fd: Arc::new(fd), map, size })
+    }
+
+    pub(crate) fn borrow(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn share(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.fd)
+    }
+
+    /// Bytes in the file when we last looked.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn trusted(&self) -> bool {
+        self.trusted
+    }
+
+    /// Looks at the size again; whether it has changed.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let Ok(s) = fstat(self.fd.as_fd()) else { return false };
+        let size = s.st_size as u64;
+        if size == self.size {
+            return false;
+        }
+        self.size = size;
+        if self.trusted {
+            self.map = Map::new(self.fd.as_fd(), size);
+        }
+        true
+    }
+
+    /// Whether the file has no name any more.
+    pub(crate) fn unlinked(&self) -> bool {
+        fstat(self.fd.as_fd()).is_ok_and(|s| s.st_nlink == 0)
+    }
+
+    /// Which of `pages` are present and up to date, one byte a page (bit 0). `None` where the kernel does not tell.
+    pub(crate) fn presence(&self, pages: Extent) -> Option<Vec<u8>> {
+        self.map.as_ref()?.presence(pages)
+    }
+
+    /// Asks the kernel to start reading `pages`.
+    pub(crate) fn readahead(&self, pages: Extent) -> io::Result<()> {
+        // SAFETY: a plain system call on an open descriptor.
+        let rc = unsafe {
+            libc::readahead(
+                self.fd.as_raw_fd(),
+                pages.start.byte() as libc::off64_t,
+                pages.count.bytes().0 as usize,
+            )
+        };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Pages of `pages` that the page cache holds, present or under way. `None` where the kernel does not tell.
+    pub(crate) fn cached(&self, pages: Extent) -> Option<u64> {
+        cachestat(self.fd.as_fd(), pages).ok()
+    }
+}
+
+/// Runs of present pages, or of absent ones, in what [`Descriptor::presence`] told of `pages`.
+pub(crate) fn runs(pages: Extent, presence: &[u8], present: bool) -> Vec<Extent> {
+    let mut runs: Vec<Extent> = Vec::new();
+    for (i, byte) in presence.iter().enumerate() {
+        if (byte & 1 == 1) != present {
+            continue;
+        }
+        let page = pages.start + PageCount(i as u64);
+        match runs.last_mut() {
+            Some(run) if run.end() == page => run.count += PageCount(1),
+            _ => runs.push(Extent { start: page, count: PageCount(1) }),
+        }
+    }
+    runs
+}
+
+struct Map {
+    address: NonNull<libc::c_void>,
+    pages: u64,
+}
+
+// SAFETY: the mapping is never read or written, only named in calls to mincore.
+unsafe impl Send for Map {}
+
+impl Map {
+    fn new(fd: BorrowedFd<'_>, size: u64) -> Option<Self> {
+        let pages = size.div_ceil(PAGE_SIZE);
+        let len = usize::try_from(pages * PAGE_SIZE).ok().filter(|&len| len > 0)?;
+        // SAFETY: a new mapping at an address of the kernel's choice. It is never touched, so a file that shrinks cannot hurt.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+        };
+        (address != libc::MAP_FAILED)
+            .then(|| NonNull::new(address))
+            .flatten()
+            .map(|address| Self { address, pages })
+    }
+
+    fn presence(&self, pages: Extent) -> Option<Vec<u8>> {
+        let inside = pages.intersection(Extent::between(PageIndex(0), PageIndex(self.pages)));
+        let mut bytes = vec![0u8; pages.count.0 as usize];
+        if inside.is_empty() {
+            return Some(bytes);
+        }
+        // SAFETY: the range lies in the mapping, and there is a byte for each page of it.
+        let rc = unsafe {
+            libc::mincore(
+                self.address.as_ptr().byte_add(inside.start.byte() as usize),
+                inside.count.bytes().0 as usize,
+                bytes.as_mut_ptr(),
+            )
+        };
+        (rc == 0).then_some(bytes)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of this length, that nobody else knows of.
+        unsafe { libc::munmap(self.address.as_ptr(), (self.pages * PAGE_SIZE) as usize) };
+    }
+}
+
+fn check(s: &libc::stat, origin: &Origin) -> Result<(), Refusal> {
+    if (s.st_dev, s.st_ino) != (origin.dev, origin.ino) {
+        Err(Refusal::Gone)
+    } else if s.st_mode & libc::S_IFMT != libc::S_IFREG {
+        Err(Refusal::NotRegular)
+    } else {
+        Ok(())
+    }
+}
+
+fn refusal(error: &io::Error) -> Refusal {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH) => Refusal::Gone,
+        Some(libc::EACCES | libc::EPERM) => Refusal::NotPermitted,
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Refusal::TooManyOpen,
+        _ => Refusal::Other,
+    }
+}
+
+fn open(path: &[u8]) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+    let mut last = None;
+    // Only the owner may ask that our looking leaves no trace in the file's access time.
+    for flags in [flags | libc::O_NOATIME, flags] {
+        // SAFETY: the path ends with a zero byte.
+        let fd = unsafe { libc::open(path.as_ptr().cast(), flags) };
+        if fd >= 0 {
+            // SAFETY: new and ours.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EPERM) {
+            return Err(error);
+        }
+        last = Some(error);
+    }
+    Err(last.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EPERM)))
+}
+
+fn stat(path: &[u8]) -> io::Result<libc::stat> {
+    // SAFETY: all-zero bytes are a stat; the path ends with a zero byte.
+    unsafe {
+        let mut s: libc::stat = std::mem::zeroed();
+        if libc::stat(path.as_ptr().cast(), &mut s) == 0 { Ok(s) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+fn fstat(fd: BorrowedFd<'_>) -> io::Result<libc::stat> {
+    // SAFETY: all-zero bytes are a stat, which the call fills.
+    unsafe {
+        let mut s: libc::stat = std::mem::zeroed();
+        if libc::fstat(fd.as_raw_fd(), &mut s) == 0 { Ok(s) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Whether mincore tells us the truth of this file: it does so to the owner, and to those who may write. Kernels since
+/// 6.14 ask the same before they answer cachestat, and say so.
+fn tells_the_truth(fd: BorrowedFd<'_>, s: &libc::stat) -> bool {
+    if cachestat(fd, Extent::new(0, 1)).is_err_and(|e| e.raw_os_error() == Some(libc::EPERM)) {
+        return false;
+    }
+    // SAFETY: plain system calls; the path ends with a zero byte.
+    unsafe {
+        let user = libc::geteuid();
+        let path = format!("/proc/self/fd/{}\0", fd.as_raw_fd());
+        user == 0
+            || s.st_uid == user
+            || libc::faccessat(libc::AT_FDCWD, path.as_ptr().cast(), libc::W_OK, libc::AT_EACCESS) == 0
+    }
+}
+
+/// The kernel's struct cachestat_range.
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    len: u64,
+}
+
+/// The kernel's struct cachestat; of these only the first is used here.
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    rest: [u64; 4],
+}
+
+const SYS_CACHESTAT: libc::c_long = 451;
+
+fn cachestat(fd: BorrowedFd<'_>, pages: Extent) -> io::Result<u64> {
+    let range = CachestatRange { offset: pages.start.byte(), len: pages.count.bytes().0 };
+    let mut stat = Cachestat::default();
+    // SAFETY: both structures have the kernel's layout and live through the call.
+    let rc = unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut stat, 0) };
+    if rc == 0 { Ok(stat.cached) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
+    fn origin(file: &fs::File) -> Origin {
+        let meta = file.metadata().unwrap();
+        Origin { pid: std::process::id(), fd: file.as_raw_fd(), dev: meta.dev(), ino: meta.ino() }
+    }
+
+    #[test]
+    fn a_file_is_reached_through_the_program_that_has_it() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 4 * 4096]).unwrap();
+        let from = origin(&file);
+        let mut ours = Descriptor::open(&from).unwrap();
+        assert_eq!((ours.size(), ours.trusted(), ours.unlinked()), (4 * 4096, true, true));
+        assert_eq!(ours.presence(Extent::new(0, 4)).unwrap(), [1; 4], "just written");
+        file.write_all(&[1; 4096]).unwrap();
+        assert!(ours.refresh() && ours.size() == 5 * 4096);
+        assert!(from.holds());
+        drop(file);
+        assert!(!from.holds());
+    }
+
+    #[test]
+    fn another_file_is_not_taken_for_the_one_meant() {
+        let file = tempfile::tempfile().unwrap();
+        let wrong = Origin { ino: 1, ..origin(&file) };
+        assert_eq!(Descriptor::open(&wrong).err(), Some(Refusal::Gone));
+        let pipe = Origin { fd: 1_000_000, ..origin(&file) };
+        assert_eq!(Descriptor::open(&pipe).err(), Some(Refusal::Gone));
+    }
+
+    #[test]
+    fn presence_has_runs() {
+        let seen = [1, 1, 0, 0, 1];
+        assert_eq!(runs(Extent::new(8, 5), &seen, true), [Extent::new(8, 2), Extent::new(12, 1)]);
+        assert_eq!(runs(Extent::new(8, 5), &seen, false), [Extent::new(10, 2)]);
+    }
+}

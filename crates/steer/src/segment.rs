@@ -1,0 +1,246 @@
+//! The shared segment as a mapping: where its file lies, who may open it, and what becomes of forgotten ones.
+//!
+//! ```text
+//!   /dev/shm/bowwave-4711-9f2c51d07ab3e864      5 MiB, reserved at once, 0600 (0666 for root: children may change uid)
+//!   $XDG_RUNTIME_DIR, /tmp                      tried next, where /dev/shm is missing or full
+//! ```
+//!
+//! Worked example: a segment of process 4711 whose process is gone and whose heartbeat is more than 10 s old is removed by
+//! the next run; one that beats, or whose process lives, stays.
+
+use std::fs;
+use std::io;
+use std::mem::offset_of;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bowwave_wire::{HEARTBEAT_MAX_NS, Segment};
+
+const NAME: &str = "bowwave-";
+
+/// Why there is no segment.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a shared segment of 5 MiB in {}: {cause}; free some space there", .dir.display())]
+pub struct SegmentError {
+    dir: PathBuf,
+    cause: io::Error,
+}
+
+/// A mapped segment and the file behind it. Dropping it says that the agent has gone and removes the file.
+pub struct SharedSegment {
+    segment: NonNull<Segment>,
+    path: PathBuf,
+}
+
+// SAFETY: the mapping is of atomics only, made to be used from several threads and processes at once.
+unsafe impl Send for SharedSegment {}
+// SAFETY: as above.
+unsafe impl Sync for SharedSegment {}
+
+impl SharedSegment {
+    /// Makes, reserves, maps and initialises a segment in the first directory that has room; removes forgotten ones.
+    pub fn create() -> Result<Self, SegmentError> {
+        let mut failure = None;
+        for dir in places() {
+            remove_stale(&dir);
+            match Self::create_in(&dir) {
+                Ok(segment) => return Ok(segment),
+                Err(cause) => {
+                    failure.get_or_insert(SegmentError { dir, cause });
+                }
+            }
+        }
+        Err(failure.expect("there is at least one place"))
+    }
+
+    /// Makes a segment in `dir`.
+    pub(crate) fn create_in(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(format!("{NAME}{}-{:016x}", std::process::id(), random()?));
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(&path)?;
+        let made = Self::fill(&file, &path);
+        if made.is_err() {
+            // The error that counts is the first.
+            let _ = fs::remove_file(&path);
+        }
+        made
+    }
+
+    fn fill(file: &fs::File, path: &Path) -> io::Result<Self> {
+        // SAFETY: a plain system call on this process.
+        if unsafe { libc::geteuid() } == 0 {
+            // Children that give up root must still be able to map it; nobody else can guess the name.
+            file.set_permissions(fs::Permissions::from_mode(0o666))?;
+        }
+        // Reserved at once: a full /dev/shm must show here, not as SIGBUS in somebody's program.
+        // SAFETY: a plain system call on our own descriptor.
+        let reserved = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, size_of::<Segment>() as i64) };
+        if reserved != 0 {
+            return Err(io::Error::from_raw_os_error(reserved));
+        }
+        // SAFETY: a new shared mapping of the whole file, of exactly a Segment's size; mmap aligns to a page, as Segment wants.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size_of::<Segment>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let segment = NonNull::new(address.cast::<Segment>()).expect("mmap never returns null");
+        let this = Self { segment, path: path.to_path_buf() };
+        this.initialise(std::process::id() as i32);
+        Ok(this)
+    }
+
+    /// The file, as children are told of it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Says that nobody serves any more, and removes the file. Programs that have it mapped keep their mapping.
+    pub fn retire(&self) {
+        self.agent_state.store(bowwave_wire::AGENT_GONE, Ordering::SeqCst);
+        // Somebody else may have cleaned up.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Deref for SharedSegment {
+    type Target = Segment;
+    fn deref(&self) -> &Segment {
+        // SAFETY: mapped for as long as self lives, aligned, and every bit pattern of its atomics is a value.
+        unsafe { self.segment.as_ref() }
+    }
+}
+
+impl Drop for SharedSegment {
+    fn drop(&mut self) {
+        self.retire();
+        // SAFETY: our own mapping, of this length, and nobody borrows it any more.
+        unsafe { libc::munmap(self.segment.as_ptr().cast(), size_of::<Segment>()) };
+    }
+}
+
+/// Sleeps until `word` is not `expected`, somebody rings, or `patience` ends.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, patience: Duration) {
+    let timeout =
+        libc::timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+    // SAFETY: the word and the timeout live through the call; a wrong or early return only costs a look around.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const timeout);
+    }
+}
+
+/// Changes `word` and wakes whoever sleeps on it.
+pub(crate) fn ring(word: &AtomicU32) {
+    word.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the word lives through the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+/// CLOCK_MONOTONIC in ns, the clock of the segment.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec that is ours; the clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+fn places() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    [Some("/dev/shm".into()), runtime, Some("/tmp".into())].into_iter().flatten().collect()
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: fills eight bytes that are ours.
+    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } {
+        8 => Ok(u64::from_ne_bytes(bytes)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Removes our own segments in `dir` whose agent is dead. Whatever cannot be read or removed stays.
+fn remove_stale(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = std::str::from_utf8(name.as_bytes())
+            .ok()
+            .and_then(|name| name.strip_prefix(NAME)?.split_once('-')?.0.parse::<i32>().ok());
+        if let Some(pid) = pid
+            && !process_lives(pid)
+            && heartbeat_is_old(&entry.path())
+        {
+            // Another run may be cleaning up as well.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn process_lives(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    pid > 0
+        && (unsafe { libc::kill(pid, 0) } == 0
+            || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH))
+}
+
+/// A process that is not in our pid namespace may still beat.
+fn heartbeat_is_old(path: &Path) -> bool {
+    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    let mut word = [0u8; 8];
+    opened.is_ok_and(|file| {
+        file.read_exact_at(&mut word, offset_of!(Segment, heartbeat_ns) as u64).is_err()
+            || monotonic_ns().saturating_sub(u64::from_ne_bytes(word)) > 5 * HEARTBEAT_MAX_NS
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_reserved_mapped_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = SharedSegment::create_in(dir.path()).unwrap();
+        assert!(segment.is_ours());
+        let meta = fs::metadata(segment.path()).unwrap();
+        assert_eq!(meta.len(), size_of::<Segment>() as u64);
+        assert_eq!(meta.permissions().mode() & 0o007 != 0, unsafe { libc::geteuid() } == 0);
+        let path = segment.path().to_path_buf();
+        drop(segment);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_segments_of_the_dead_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let alive = SharedSegment::create_in(dir.path()).unwrap();
+        // No process has this number: it is above the largest that the kernel gives.
+        let stale = dir.path().join("bowwave-4194305-00000000000000aa");
+        fs::write(&stale, [0u8; 64]).unwrap();
+        let beating = dir.path().join("bowwave-4194305-00000000000000bb");
+        fs::copy(alive.path(), &beating).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&beating).unwrap();
+        file.write_all_at(&monotonic_ns().to_ne_bytes(), offset_of!(Segment, heartbeat_ns) as u64).unwrap();
+        remove_stale(dir.path());
+        assert!(!stale.exists() && beating.exists() && alive.path().exists());
+    }
+}

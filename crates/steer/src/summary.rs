@@ -1,0 +1,222 @@
+//! What a run came to: one line for the eye, a structure for programs.
+//!
+//! Worked example: 268 MB used of which all were fetched ahead, 4.1 MB more in vain:
+//!
+//! ```text
+//! bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 0 windows thrashed; 4.1 MB fetched in vain
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bowwave_core::{Counters, PAGE_SIZE};
+use serde::Serialize;
+
+/// What the agent has to tell when a run ends.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Seconds from the agent's start to its end.
+    pub elapsed_s: f64,
+    /// Different bytes read, in whole pages.
+    pub bytes_used: u64,
+    /// Bytes that the agent fetched: pages that were absent when it asked.
+    pub bytes_fetched: u64,
+    /// Bytes that the programs' own reads brought.
+    pub bytes_missed: u64,
+    /// Bytes fetched that nobody read.
+    pub bytes_in_vain: u64,
+    /// (fetched + missed) / used; absent where nothing was used.
+    pub fetched_per_used: Option<f64>,
+    /// Calls of readahead(2), and the time that they took.
+    pub fetch_calls: u64,
+    /// Seconds spent in them.
+    pub fetch_calls_s: f64,
+    /// Processor seconds of the agent.
+    pub agent_cpu_s: f64,
+    /// The brain's counters.
+    pub decisions: Decisions,
+    /// Programs that started with the library in them.
+    pub processes: u64,
+    /// Events that found the ring full.
+    pub events_lost: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Memory that prefetched pages might occupy at the end.
+    pub memory: u64,
+    /// What was not steered, and how often.
+    pub not_steered: BTreeMap<String, u64>,
+    /// Devices as they were learnt.
+    pub devices: Vec<DeviceReport>,
+    /// Files, most used first.
+    pub files: Vec<FileReport>,
+}
+
+/// The counters of the brain.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Decisions {
+    /// Reads told.
+    pub reads: u64,
+    /// Reads that waited.
+    pub stalls: u64,
+    /// Seconds that reads waited.
+    pub stalled_s: f64,
+    /// Windows decided.
+    pub windows: u64,
+    /// Windows that lost a page before its read.
+    pub windows_thrashed: u64,
+    /// Streams found.
+    pub streams: u64,
+    /// Pages fetched ahead.
+    pub pages_ahead: u64,
+    /// Of those, read later.
+    pub pages_useful: u64,
+    /// Of those, still under way when their reader came.
+    pub pages_late: u64,
+    /// Fetches that failed.
+    pub fetches_failed: u64,
+}
+
+impl From<&Counters> for Decisions {
+    fn from(c: &Counters) -> Self {
+        Self {
+            reads: c.reads,
+            stalls: c.stalls,
+            stalled_s: c.stalled_ns as f64 / 1e9,
+            windows: c.windows,
+            windows_thrashed: c.windows_thrashed,
+            streams: c.streams,
+            pages_ahead: c.pages_ahead,
+            pages_useful: c.pages_useful,
+            pages_late: c.pages_late,
+            fetches_failed: c.fetches_failed,
+        }
+    }
+}
+
+/// A device as this run has learnt it.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceReport {
+    /// `major:minor`.
+    pub device: String,
+    /// Time of a lone small read.
+    pub latency_us: Option<f64>,
+    /// Bytes a second at best.
+    pub bytes_per_s: Option<u64>,
+    /// Requests that we keep in flight at most.
+    pub in_flight_max: u32,
+    /// Pages that one call brings.
+    pub pages_per_call: u64,
+    /// Whether our descriptors were lent a larger window.
+    pub window_lent: bool,
+}
+
+/// A file of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileReport {
+    /// Number in the run, as in the file of decisions.
+    pub number: u64,
+    /// Its name when it was met.
+    pub path: PathBuf,
+    /// Bytes in it.
+    pub size: u64,
+    /// Different bytes read.
+    pub used: u64,
+    /// Bytes that the agent fetched.
+    pub fetched: u64,
+    /// Bytes that the program's own reads brought.
+    pub missed: u64,
+    /// Bytes fetched that nobody read.
+    pub wasted: u64,
+}
+
+impl Report {
+    /// The line at the end of a run.
+    pub fn one_line(&self) -> String {
+        let mut parts = vec![format!("{} s", seconds(self.elapsed_s))];
+        match self.fetched_per_used {
+            Some(ratio) => parts
+                .push(format!("{ratio:.2} bytes fetched per byte used ({} used)", bytes(self.bytes_used))),
+            None => parts.push("nothing to steer was read".into()),
+        }
+        parts.push(count(self.decisions.streams, "stream"));
+        parts.push(format!("{} thrashed", count(self.decisions.windows_thrashed, "window")));
+        parts.push(format!("{} fetched in vain", bytes(self.bytes_in_vain)));
+        if self.events_lost > 0 {
+            parts.push(format!("{} lost", count(self.events_lost, "event")));
+        }
+        let left: Vec<String> = self.not_steered.iter().map(|(what, n)| count(*n, what)).collect();
+        if !left.is_empty() {
+            parts.push(format!("not steered: {}", left.join(", ")));
+        }
+        format!("bowwave: {}", parts.join("; "))
+    }
+}
+
+/// Whole pages in bytes.
+pub(crate) const fn page_bytes(pages: u64) -> u64 {
+    pages * PAGE_SIZE
+}
+
+fn seconds(s: f64) -> String {
+    if s < 9.995 { format!("{s:.2}") } else { format!("{s:.1}") }
+}
+
+/// Three digits and a unit of thousands.
+fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    for unit in ["B", "kB", "MB", "GB", "TB"] {
+        if value < 999.5 || unit == "TB" {
+            let digits = usize::from(unit != "B" && value < 9.95);
+            return format!("{value:.digits$} {unit}");
+        }
+        value /= 1000.0;
+    }
+    unreachable!("the last unit takes whatever is left")
+}
+
+/// `1 stream`, `2 streams`; in a longer phrase the first noun takes the s: `2 files not readable`.
+fn count(n: u64, what: &str) -> String {
+    let mut words = what.splitn(2, " | ");
+    let (noun, rest) = (words.next().unwrap_or(what), words.next());
+    let plural = if n == 1 { "" } else { "s" };
+    match rest {
+        Some(rest) => format!("{n} {noun}{plural} {rest}"),
+        None => format!("{n} {noun}{plural}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_reads_as_promised() {
+        let mut report = Report {
+            elapsed_s: 12.41,
+            bytes_used: 268_435_456,
+            bytes_in_vain: 4_100_000,
+            fetched_per_used: Some(1.0153),
+            ..Report::default()
+        };
+        report.decisions.streams = 3;
+        assert_eq!(
+            report.one_line(),
+            "bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 0 windows thrashed; \
+             4.1 MB fetched in vain"
+        );
+        report.not_steered.insert("static program".into(), 2);
+        report.not_steered.insert("file | not readable by bowwave".into(), 1);
+        assert!(
+            report.one_line().ends_with("; not steered: 1 file not readable by bowwave, 2 static programs")
+        );
+    }
+
+    #[test]
+    fn bytes_have_three_digits() {
+        for (n, text) in
+            [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (9_960_000, "10 MB"), (4_100_000, "4.1 MB")]
+        {
+            assert_eq!(bytes(n), text);
+        }
+    }
+}
