@@ -56,7 +56,7 @@ impl Wave {
         // Upwards: the streams expected at or before q, nearest first.
         for (&next, &sid) in f.forward.range(..=q).rev().take(LOOKS_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
-            let slack = (s.ahead / 4).max(s.skip);
+            let slack = (s.out() / 4).max(s.skip);
             let reach = match s.course {
                 Course::Forward => s.frontier.max(next) + slack,
                 _ => next,
@@ -71,7 +71,7 @@ impl Wave {
         if let Some((&next, &sid)) = f.forward.range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
         {
-            let slack = (s.ahead / 4).max(s.request).max(1);
+            let slack = (s.out() / 4).max(s.request).max(1);
             if q + n > next && q >= s.first && next - q <= slack.max(n) {
                 return Place::Continues(sid);
             }
@@ -82,8 +82,7 @@ impl Wave {
         // Downwards: the stream whose lowest page is where this read ends, or a little above.
         if let Some((&low, &sid)) = f.backward.range(q + n..).next()
             && let Some(s) = self.streams.get(sid)
-            && low - (q + n)
-                <= if s.course == Course::Backward { (s.ahead / 4).max(low - s.frontier.min(low)) } else { 0 }
+            && low - (q + n) <= if s.course == Course::Backward { s.out() + s.out() / 4 } else { 0 }
         {
             return Place::Continues(sid);
         }

@@ -384,13 +384,15 @@ impl Wave {
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];
         let down = s.course == Course::Backward;
-        let out = if down { s.next - s.frontier } else { s.frontier - s.next };
+        let out = s.out();
         // Ask again when a quarter of it is read; where requests near one another are far cheaper than apart (a head that
         // seeks), when more is, so that what is fetched at once is worth the way.
         let worth = self.queues.get(&f.device).map_or(0, |q| PageCount::holding(q.device.gap_max()).0);
         let Some(s) = self.streams.get_mut(sid) else { return };
         let step = worth.clamp(target / 4, target - target / 4).max(1);
         let urgent = core::mem::take(&mut s.waited) || out == 0;
+        // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
+        s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
         if target < out + step {
             // Far enough. The page where the reader will have come near enough to ask again keeps its mark.
             return;

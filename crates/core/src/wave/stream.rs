@@ -91,6 +91,11 @@ impl Stream {
         }
     }
 
+    /// Pages asked for and not passed by the reader.
+    pub(crate) fn out(&self) -> u64 {
+        self.frontier.abs_diff(self.next)
+    }
+
     /// Counts one more read at `now`.
     pub(crate) fn touched(&mut self, now: Nanos) {
         let gap = now.since(self.last).0;
