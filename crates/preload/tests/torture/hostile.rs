@@ -1,1 +1,234 @@
-//! x
+//! What would break a careless observer: threads, forks, signals, closed descriptors, sandboxes, other libraries, a dead
+//! agent, a broken segment. The one question each time: does the program behave as without us?
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bowwave_wire::{KERNEL_OFF, Kind};
+
+use crate::agent::Manner;
+use crate::program::{Bench, assert_same, compile, expected, library, lines, tool};
+
+fn same(args: &[&str]) {
+    for manner in [Manner::Listen, Manner::SettleAll] {
+        let bench = Bench::with(manner);
+        let Some(program) = compile("hostile.c", &[]) else { return };
+        fs::write(bench.dir.path().join("other"), lines(1 << 20)).unwrap();
+        bench.same(&program, args);
+    }
+}
+
+#[test]
+fn sixteen_threads_share_a_descriptor() {
+    same(&["threads"]);
+}
+
+#[test]
+fn threads_that_fork() {
+    same(&["fork_threads"]);
+}
+
+#[test]
+fn threads_with_stacks_of_64_and_16_kib() {
+    same(&["stacks"]);
+}
+
+#[test]
+fn programs_that_close_everything_or_all_but_three() {
+    for how in [
+        "close-loop",
+        "close-range",
+        "close-from",
+        "close-cloexec",
+        "close-loop+",
+        "close-range+",
+        "close-from+",
+    ] {
+        same(&[how]);
+    }
+}
+
+#[test]
+fn a_thread_that_reopens_what_others_read() {
+    same(&["race"]);
+}
+
+#[test]
+fn a_storm_of_signals_whose_handler_reads_too() {
+    same(&["alarm"]);
+}
+
+#[test]
+fn handlers_that_jump_out_of_a_read() {
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let bench = Bench::new();
+    assert!(bench.steered(&program, &["jump"]).output().unwrap().status.success());
+}
+
+#[test]
+fn threads_cancelled_inside_a_read() {
+    same(&["cancel"]);
+}
+
+#[test]
+fn a_sandbox_that_kills_for_any_system_call_of_ours() {
+    same(&["seccomp"]);
+    let bench = Bench::new();
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    bench.same(&program, &["seccomp"]);
+    let dormant = bench.agent.events().iter().filter(|e| e.kind == Kind::Process && e.detail == 2).count();
+    assert_eq!(dormant, 4);
+}
+
+#[test]
+fn asking_what_seccomp_can_do_changes_nothing() {
+    Bench::new().tells("hostile.c", &["probe"]);
+}
+
+#[test]
+fn a_program_in_another_root_runs_the_next_one_without_us() {
+    let bench = Bench::new();
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let root = bench.dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::copy(bench.data(), root.join("data")).unwrap();
+    fs::copy(&program, root.join("program")).unwrap();
+    if !copy_libraries(&program, &root) {
+        return;
+    }
+    let plain = bench.plain(&program, &["chroot", "root"]).output().unwrap();
+    let steered = bench.steered(&program, &["chroot", "root"]).output().unwrap();
+    let text = String::from_utf8_lossy(&steered.stdout).replace(" set", " unset");
+    assert_eq!((text.as_ref(), &b""[..]), (&*String::from_utf8_lossy(&plain.stdout), &steered.stderr[..]));
+    assert_eq!(plain.status, steered.status);
+}
+
+/// Copies what `program` is linked with into `root`. Says so and answers no without `ldd`.
+fn copy_libraries(program: &Path, root: &Path) -> bool {
+    let Some(ldd) = tool("ldd") else { return false };
+    let listed = Command::new(ldd).arg(program).output().unwrap();
+    for word in
+        String::from_utf8_lossy(&listed.stdout).split_whitespace().filter(|word| word.starts_with('/'))
+    {
+        let to = root.join(&word[1..]);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(word, to).unwrap();
+    }
+    true
+}
+
+#[test]
+fn an_inherited_descriptor_goes_on_where_it_was() {
+    Bench::new().tells("hostile.c", &["exec"]);
+}
+
+#[test]
+fn descriptors_beyond_the_table_are_passed_through() {
+    same(&["huge"]);
+}
+
+#[test]
+fn files_that_grow_and_shrink() {
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let (bench, other) = (Bench::new(), Bench::new());
+    let plain = other.plain(&program, &["grow"]).output().unwrap();
+    let steered = bench.steered(&program, &["grow"]).output().unwrap();
+    assert_same(&plain, &steered, "grow");
+}
+
+#[test]
+fn a_full_ring_loses_events_and_nothing_else() {
+    let bench = Bench::new();
+    bench.agent.deaf.store(true, Ordering::Relaxed);
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    bench.same(&program, &["many"]);
+    assert!(bench.agent.segment.events_lost.load(Ordering::Relaxed) > 20_000);
+}
+
+#[test]
+fn an_agent_that_dies_leaves_the_kernels_heuristics_on() {
+    let mut bench = Bench::new();
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let Some(strace) = tool("strace") else { return };
+    let log = bench.dir.path().join("log");
+    bench.agent.segment.kernel_default.store(KERNEL_OFF, Ordering::Relaxed);
+    let set = [
+        format!("LD_PRELOAD={}", library().display()),
+        format!("BOWWAVE_SEGMENT={}", bench.agent.path.display()),
+    ];
+    let mut child = Command::new(strace)
+        .args(["-f", "-e", "trace=fadvise64", "-o"])
+        .arg(&log)
+        .args(["-E", &set[0], "-E", &set[1]])
+        .arg(&program)
+        .arg("dying")
+        .current_dir(bench.dir.path())
+        .spawn()
+        .unwrap();
+    let now = bench.dir.path().join("now");
+    while !now.exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    bench.agent.die();
+    bench.agent.segment.heartbeat_ns.store(1, Ordering::Relaxed);
+    let told = bench.agent.events().len();
+    fs::remove_file(now).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(bench.agent.events().len(), told, "nobody listens, nobody speaks");
+    let log = fs::read_to_string(log).unwrap();
+    let advice: Vec<_> = log.lines().filter_map(|line| Some(&line[line.find("POSIX_FADV_")?..])).collect();
+    assert_eq!(advice, ["POSIX_FADV_RANDOM) = 0", "POSIX_FADV_NORMAL) = 0"]);
+}
+
+#[test]
+fn a_segment_that_is_none_leaves_the_program_alone() {
+    let bench = Bench::new();
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let dir = bench.dir.path();
+    let good = fs::read(&bench.agent.path).unwrap();
+    let mut old = good.clone();
+    old[8] = 77; // the version
+    for (name, bytes) in
+        [("empty", &[][..]), ("short", &good[..4096]), ("zeros", &vec![0; good.len()]), ("old", &old)]
+    {
+        fs::write(dir.join(name), bytes).unwrap();
+    }
+    let plain = bench.plain(&program, &["sum"]).output().unwrap();
+    for name in
+        ["empty", "short", "zeros", "old", "missing", "/dev/zero", "/dev/null", "/", "", "/proc/self/mem"]
+    {
+        let mut command = bench.steered(&program, &["sum"]);
+        let steered = command.env("BOWWAVE_SEGMENT", dir.join(name)).output().unwrap();
+        assert_same(&plain, &steered, name);
+    }
+    let steered = bench.steered(&program, &["sum"]).env("BOWWAVE", "off").output().unwrap();
+    assert_same(&plain, &steered, "off");
+    let steered = bench.steered(&program, &["sum"]).env_remove("BOWWAVE_SEGMENT").output().unwrap();
+    assert_same(&plain, &steered, "unset");
+    assert_eq!(bench.agent.events(), [], "nobody found the segment");
+}
+
+#[test]
+fn a_static_program_runs_unchanged() {
+    let bench = Bench::new();
+    let Some(program) = compile("hostile.c", &["-static"]) else { return };
+    bench.same(&program, &["sum"]);
+    assert_eq!(bench.agent.events(), []);
+}
+
+#[test]
+fn another_librarys_malloc_and_constructor_read_first() {
+    let bench = Bench::new();
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let Some(other) = compile("interposer.c", &["-shared", "-fPIC"]) else { return };
+    let (ours, other) = (library().display(), other.display());
+    let plain = bench.plain(&program, &["stacks"]).env("LD_PRELOAD", other.to_string()).output().unwrap();
+    for both in [format!("{ours}:{other}"), format!("{other}:{ours}")] {
+        let steered = bench.steered(&program, &["stacks"]).env("LD_PRELOAD", &both).output().unwrap();
+        assert_same(&plain, &steered, &both);
+    }
+    assert!(expected(&String::from_utf8_lossy(&plain.stdout)).is_empty());
+}
