@@ -26,6 +26,8 @@ const CLASSES: usize = 6;
 const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 /// What a connection is taken to carry until it has carried something: 100 MB/s.
 const RATE_UNKNOWN: u64 = 100_000_000;
+/// Requests that a device is taken to overlap at most.
+const OVERLAP_MAX: u64 = 64;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
 const ROUND_NS_MIN: u64 = 10_000_000;
 
@@ -51,6 +53,11 @@ pub(crate) struct Device {
     rate: u64,
     /// Small requests that the device works on at once, in 1/256: 16 until it is known better.
     overlap_256: u64,
+    /// Since the overlap was last reckoned: time with requests under way, time that their bytes take, jumps.
+    busy_since: Nanos,
+    busy_ns: u64,
+    carrying_ns: u64,
+    jumps: u64,
 }
 
 impl Default for Device {
@@ -71,6 +78,10 @@ impl Default for Device {
             round_bytes: 0,
             rate: 0,
             overlap_256: 16 * 256,
+            busy_since: Nanos(0),
+            busy_ns: 0,
+            carrying_ns: 0,
+            jumps: 0,
         }
     }
 }
@@ -140,12 +151,9 @@ impl Device {
         if self.alone_ns > 0 { Some(Nanos(self.alone_ns)) } else { best.map(Nanos) }
     }
 
-    /// Pages worth fetching at once where a request of its own means a way of its own (a head that seeks): four times what
-    /// passes in the time of one. 0 where requests overlap.
+    /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
+    /// times [`Device::gap_max`]. 3.2 MB for a head that seeks, little where requests overlap.
     pub(crate) fn trip_pages(&self) -> u64 {
-        if self.overlap_256 > 2 * 256 {
-            return 0;
-        }
         4 * self.gap_max().0 / crate::units::PAGE_SIZE
     }
 
@@ -177,15 +185,17 @@ impl Device {
         Bytes(bytes as u64)
     }
 
-    /// Bytes a second of one request: how much longer large ones take than small ones.
+    /// Bytes a second of one request: how much longer large ones take than small ones, or what the best one carried.
     fn connection_rate(&self) -> Option<u64> {
-        let timed = |c: usize| {
-            (self.best(c) > 0 && self.recent[c].count > 0).then(|| (4096u64 << (2 * c), self.best(c)))
-        };
+        let timed = |c: usize| (self.recent[c].count > 0).then(|| (4096u64 << (2 * c), self.best(c)));
+        let per_second =
+            |bytes: u64, ns: u64| (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64;
         let small = (0..CLASSES).find_map(timed)?;
         let large = (0..CLASSES).rev().find_map(timed)?;
-        let (bytes, ns) = (large.0.checked_sub(small.0)?, large.1.checked_sub(small.1)?);
-        (bytes > 0).then(|| (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64)
+        let carried = (0..CLASSES).filter_map(timed).map(|(bytes, ns)| per_second(bytes / 2, ns)).max();
+        let longer = (large.0 > small.0 && large.1 > small.1)
+            .then(|| per_second((large.0 - small.0) / 2, large.1 - small.1));
+        longer.max(carried.filter(|_| large.0 > 65_536))
     }
 
     /// Whether one more request of ours may go out.
@@ -208,6 +218,7 @@ impl Device {
     /// A request of ours of `pages` pages goes out.
     pub(crate) fn issued(&mut self, now: Nanos, pages: u64) {
         if self.in_flight == 0 {
+            self.busy_since = now;
             self.round_start = now;
             self.round_bytes = 0;
         }
@@ -215,18 +226,13 @@ impl Device {
         self.in_flight_pages += pages;
     }
 
-    /// A request of ours of `bytes`, in `pages` pages, has arrived `took` after it went out.
-    pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos) {
+    /// A request of ours of `bytes` has arrived `took` after it went out; `jump` if it did not continue the one sent before.
+    pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, jump: bool) {
         let together = self.in_flight;
         self.gone(bytes.0 / crate::units::PAGE_SIZE);
         let best = self.best(class(bytes));
         let slow = best > 0 && 2 * took.0 > 3 * best;
-        let small = (0..CLASSES).map(|c| self.best(c)).find(|&ns| ns > 0).unwrap_or(0);
-        if best > 0 && 2 * best < 3 * small && together >= FLIGHT_MIN / 2 {
-            // Little's law: n under way, each k times slower than alone, means that n / k are worked on.
-            let overlap = u64::from(together) * 256 * best / took.0.max(best);
-            self.overlap_256 = (self.overlap_256 * 7 + overlap) / 8;
-        }
+        self.weigh(now, bytes, together, jump);
         self.timed(now, bytes, took);
         self.finished += 1;
         self.slow += u32::from(slow);
@@ -246,6 +252,31 @@ impl Device {
                 self.flight_max = (self.flight_max * 2).min(FLIGHT_MAX);
             }
             (self.finished, self.slow, self.limited) = (0, 0, false);
+        }
+    }
+
+    /// Learns what a jump costs while several requests are under way: the time that passes between arrivals, less what
+    /// carrying the bytes takes. A head pays a seek for each; where requests overlap, the time is all spent on carrying.
+    ///
+    /// ```text
+    /// hdd, reverse windows of 8 x 128 KiB: 18.5 ms = 8 x 1.3 ms + 8 ms, one jump: it costs 8 ms of 8 ms, overlap 1
+    /// nfs, 32 streams: 128 KiB each 0.5 ms = 0.5 ms + 0, a jump each: it costs nothing, overlap 64 (the most)
+    /// ```
+    fn weigh(&mut self, now: Nanos, bytes: Bytes, together: u32, jump: bool) {
+        if together < 2 {
+            self.busy_since = now;
+        }
+        let rate = u128::from(self.connection_rate().unwrap_or(RATE_UNKNOWN).max(1));
+        self.busy_ns += now.since(self.busy_since).0;
+        self.carrying_ns += (u128::from(bytes.0) * 1_000_000_000 / rate) as u64;
+        self.jumps += u64::from(jump);
+        self.busy_since = now;
+        if self.jumps >= 8 {
+            let cost = self.busy_ns.saturating_sub(self.carrying_ns) / self.jumps;
+            let latency = self.latency().map_or(0, |l| l.0);
+            let overlap = (256 * latency / cost.max(1)).clamp(256, OVERLAP_MAX * 256);
+            self.overlap_256 = (self.overlap_256 + overlap) / 2;
+            (self.busy_ns, self.carrying_ns, self.jumps) = (0, 0, 0);
         }
     }
 
@@ -277,7 +308,7 @@ mod tests {
             }
             let Reverse((done, issued)) = flying.pop().unwrap();
             now = done;
-            device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued));
+            device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued), true);
         }
         device
     }

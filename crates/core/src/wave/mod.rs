@@ -321,6 +321,8 @@ struct Flight {
     device: u64,
     pages: Extent,
     issued: Nanos,
+    /// It did not continue the request sent before it.
+    jump: bool,
 }
 
 /// A part of a window that was decided and not yet sent.
@@ -357,6 +359,11 @@ impl Line {
         let key = (wanted.file, wanted.pages.start.0);
         self.order.push_front(key);
         self.parts.entry(key).or_default().push_front(wanted);
+    }
+
+    /// Where the oldest part starts.
+    fn oldest(&self) -> Option<(FileId, u64)> {
+        self.order.iter().find(|key| self.parts.contains_key(key)).copied()
     }
 
     /// The part that starts at `key`.
@@ -653,7 +660,7 @@ impl Wave {
         self.arrivals.push_back((now, flight.file, flight.pages));
         if let Some(queue) = self.queues.get_mut(&flight.device) {
             if sent {
-                queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued));
+                queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued), flight.jump);
             } else {
                 queue.device.gone(flight.pages.count.0);
             }
@@ -729,9 +736,13 @@ impl Wave {
             if queue.demand.is_empty() && !queue.device.has_room() {
                 return None;
             }
-            // What continues the latest request goes first, as long as it is worth one trip of a head that is there already.
-            let go_on = queue.device.trip_pages().max(256) > queue.run;
-            let near = go_on.then_some(queue.last_end);
+            // What continues the latest request goes first, for as long as a trip is worth, and longer while what would
+            // go instead lies only a little further on: a head that is there already should not come back for it.
+            let trip = queue.device.trip_pages().max(256);
+            let (file, end) = queue.last_end;
+            let urgent = queue.urgent.oldest();
+            let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
+            let near = (trip > queue.run || further).then_some(queue.last_end);
             let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
             let mut wanted = take_next(line, near)?;
             let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
@@ -749,15 +760,15 @@ impl Wave {
                 self.counters.pages_ahead += pages.count.0;
             }
             queue.device.issued(now, pages.count.0);
-            queue.run =
-                if queue.last_end == (id, pages.start.0) { queue.run + pages.count.0 } else { pages.count.0 };
+            let jump = queue.last_end != (id, pages.start.0);
+            queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
             queue.last_end = (id, pages.end().0);
             if !wanted.pages.is_empty() {
                 queue.line(demand, wanted.urgent).push_front(wanted);
             }
             let fetch = FetchId(self.next_fetch);
             self.next_fetch += 1;
-            self.flights.insert(fetch, Flight { file: id, device, pages, issued: now });
+            self.flights.insert(fetch, Flight { file: id, device, pages, issued: now, jump });
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
         }
