@@ -24,10 +24,12 @@ const FLIGHT_MAX: u32 = 512;
 const CLASSES: usize = 6;
 /// A best time is believed for one to two of these, so that a device that became slower is believed in the end.
 const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
-/// What a connection is taken to carry until it has carried something: 100 MB/s.
+/// What a connection is taken to carry until it has carried more: 100 MB/s.
 const RATE_UNKNOWN: u64 = 100_000_000;
+/// And at most, whatever a single fetch seemed to show: 2 GB/s.
+const RATE_MAX: u64 = 2_000_000_000;
 /// Requests that a device is taken to overlap at most.
-const OVERLAP_MAX: u64 = 64;
+const OVERLAP_MAX: u64 = 16;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
 const ROUND_NS_MIN: u64 = 10_000_000;
 
@@ -51,6 +53,8 @@ pub(crate) struct Device {
     round_start: Nanos,
     round_bytes: u64,
     rate: u64,
+    /// Bytes a second of the fastest request.
+    carried: u64,
     /// Small requests that the device works on at once, in 1/256: 16 until it is known better.
     overlap_256: u64,
     /// Since the overlap was last reckoned: time with requests under way, time that their bytes take, jumps.
@@ -77,6 +81,7 @@ impl Default for Device {
             round_start: Nanos(0),
             round_bytes: 0,
             rate: 0,
+            carried: 0,
             overlap_256: 16 * 256,
             busy_since: Nanos(0),
             busy_ns: 0,
@@ -178,24 +183,16 @@ impl Device {
     /// hdd: 8 ms x 100 MB/s / 1 = 800 KB. s3: 30 ms x 90 MB/s / 16 = 169 KB. ssd: 100 us x 500 MB/s / 16 = 3 KB.
     pub(crate) fn gap_max(&self) -> Bytes {
         let Some(latency) = self.latency() else { return Bytes(16384) };
-        let rate = self.connection_rate().unwrap_or(RATE_UNKNOWN);
+        let rate = self.connection_rate();
         let bytes = u128::from(latency.0) * u128::from(rate)
             / 1_000_000_000
             / u128::from(self.overlap_256.max(256) / 256);
         Bytes(bytes as u64)
     }
 
-    /// Bytes a second of one request: how much longer large ones take than small ones, or what the best one carried.
-    fn connection_rate(&self) -> Option<u64> {
-        let timed = |c: usize| (self.recent[c].count > 0).then(|| (4096u64 << (2 * c), self.best(c)));
-        let per_second =
-            |bytes: u64, ns: u64| (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64;
-        let small = (0..CLASSES).find_map(timed)?;
-        let large = (0..CLASSES).rev().find_map(timed)?;
-        let carried = (0..CLASSES).filter_map(timed).map(|(bytes, ns)| per_second(bytes / 2, ns)).max();
-        let longer = (large.0 > small.0 && large.1 > small.1)
-            .then(|| per_second((large.0 - small.0) / 2, large.1 - small.1));
-        longer.max(carried.filter(|_| large.0 > 65_536))
+    /// Bytes a second of one request, about: what the best one carried, latency and all, but no less than a slow disk does.
+    fn connection_rate(&self) -> u64 {
+        self.carried.max(RATE_UNKNOWN)
     }
 
     /// Whether one more request of ours may go out.
@@ -232,6 +229,8 @@ impl Device {
         self.gone(bytes.0 / crate::units::PAGE_SIZE);
         let best = self.best(class(bytes));
         let slow = best > 0 && 2 * took.0 > 3 * best;
+        let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
+        self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
         self.weigh(now, bytes, together, jump);
         self.timed(now, bytes, took);
         self.finished += 1;
@@ -260,13 +259,13 @@ impl Device {
     ///
     /// ```text
     /// hdd, reverse windows of 8 x 128 KiB: 18.5 ms = 8 x 1.3 ms + 8 ms, one jump: it costs 8 ms of 8 ms, overlap 1
-    /// nfs, 32 streams: 128 KiB each 0.5 ms = 0.5 ms + 0, a jump each: it costs nothing, overlap 64 (the most)
+    /// nfs, 32 streams: 128 KiB each 0.5 ms = 0.5 ms + 0, a jump each: it costs nothing, overlap 16 (the most)
     /// ```
     fn weigh(&mut self, now: Nanos, bytes: Bytes, together: u32, jump: bool) {
         if together < 2 {
             self.busy_since = now;
         }
-        let rate = u128::from(self.connection_rate().unwrap_or(RATE_UNKNOWN).max(1));
+        let rate = u128::from(self.connection_rate());
         self.busy_ns += now.since(self.busy_since).0;
         self.carrying_ns += (u128::from(bytes.0) * 1_000_000_000 / rate) as u64;
         self.jumps += u64::from(jump);

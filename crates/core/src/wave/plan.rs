@@ -311,7 +311,7 @@ impl Wave {
             128 * 1024 * 1_000_000_000 / latency.0.max(1)
         });
         let memory = self.memory_believed / 4;
-        let gaps_are_cheap = queue.device.gap_max().0 >= pages.count.bytes().0;
+        let gaps_are_cheap = 3 * queue.device.gap_max().0 >= pages.count.bytes().0;
         let table = &f.table;
         let price = |region: Extent| {
             if region.count.0 > memory {
