@@ -27,7 +27,6 @@ OURS = ["bowwave", "bowwave-user"]
 FLOORS = {"hdd": (0.70, 0.70), "nfs": (0.75, 0.75), "ssd": (0.85, 0.85), "s3": (0.60, 0.25)}
 DEFAULT_FLOOR = 0.97  # by the kernel's default window
 BEST_FLOOR = 0.90  # by the kernel's best window
-RANDOM = {"rnd_sparse", "rnd_clu_loose"}  # uniformly random: apart in the means, as in the kernel's baseline
 
 
 def patterns(bowwave):

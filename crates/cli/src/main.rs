@@ -21,6 +21,7 @@ enum Command {
     Run(cmd::run::Args),
     Slow(cmd::slow::Args),
     Bench(cmd::bench::Args),
+    Explain(cmd::explain::Args),
     #[command(hide = true)]
     BenchPlay(cmd::bench::PlayArgs),
 }
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd::run::main(args),
         Command::Slow(args) => cmd::slow::main(args),
         Command::Bench(args) => cmd::bench::main(args),
+        Command::Explain(args) => cmd::explain::main(args),
         Command::BenchPlay(args) => cmd::bench::play(args),
     };
     outcome.unwrap_or_else(|error| {
