@@ -8,7 +8,7 @@
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
 //! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used, as
-//! much again is let out, and 2 MiB to begin with, but no more than 16 MiB on that ground:
+//! much again is let out, and 2 MiB to begin with, but no more than 32 MiB on that ground:
 //!
 //! ```text
 //! 1 stream, nothing used yet        512 pages        1 stream after 256 MiB      0.15 * 65536 = 9830 pages
@@ -450,7 +450,7 @@ impl Wave {
         let enough = self.queues.get(&f.device).map_or(u64::MAX, |q| {
             let flight =
                 2 * u64::from(q.device.flight_max()) * super::piece_pages(&q.device, self.config.request_max);
-            flight.max(q.device.trip_pages())
+            flight.max(2 * q.device.trip_pages())
         });
         if enough < target {
             (target, why) = (enough, Why("R13 all that the device can use"));
