@@ -62,7 +62,7 @@ const ARRIVALS_MAX: usize = 1024;
 /// Speculation that a run may have out before it has used anything: 2 MiB.
 const SPECULATION_MIN: u64 = 512;
 /// What it may have out because as much was used: 32 MiB, what 1 GB/s carries in the 30 ms of an object store.
-const SPECULATION_MAX: u64 = 8192;
+const SPECULATION_MAX: u64 = 12288;
 /// Of a window cut or raised by R9 this share must be used on average.
 const USED_PERCENT: u64 = 85;
 /// An active stream is one that was touched in this epoch or the last.

@@ -470,7 +470,7 @@ impl Wave {
     fn speculation_share(&self) -> u64 {
         let used = self.counters.pages_used;
         let allowed = (used * u64::from(self.config.waste_percent) / 100)
-            .max((used + SPECULATION_MIN).min(SPECULATION_MAX));
+            .max((2 * used + SPECULATION_MIN).min(SPECULATION_MAX));
         (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
     }
 
