@@ -147,6 +147,13 @@ impl Wave {
             }
             Course::Forward | Course::Backward => {
                 let established = matches!(place, Place::Continues(_)) && s.reads > 2;
+                if !established && missing > 0 {
+                    self.rent(now, id, pages);
+                }
+                if !established && self.coincidence(id) {
+                    return;
+                }
+                let Some(s) = self.streams.get_mut(sid) else { return };
                 if s.ahead == 0 {
                     s.ahead = (4 * s.request).max(AHEAD_MIN);
                 }
@@ -238,6 +245,14 @@ impl Wave {
         if let Some(f) = self.files.get_mut(&s.file) {
             f.ahead = if f.ahead < ahead { ahead } else { (7 * f.ahead + ahead) / 8 };
         }
+    }
+
+    /// R4's caution (2013, spec 4.3): where reads fall thick at random, two neighbours are a coincidence. So they are taken
+    /// for while fewer than one in eight of the seeds up to the newest that went on did; a third read in order counts.
+    fn coincidence(&self, id: FileId) -> bool {
+        let f = &self.files[&id];
+        let seeds = f.fates_newest.min(64);
+        seeds >= 16 && 8 * u64::from(f.fates.count_ones()) < seeds
     }
 
     /// R12: a page that had arrived was gone when its reader came.
