@@ -1,0 +1,435 @@
+//! Random inputs for the brain, from a seed: whatever a driver tells, in whatever order, must not break what must hold.
+//!
+//! A seed draws a world (files, devices, memory, which kinds of input come how often) and some thousand inputs; readers
+//! follow patterns, so that streams, strides and clusters come about, and answers come late, never, twice, or for
+//! fetches that do not exist. After every input `check()` must pass, and every fetch must be fit to send:
+//!
+//! ```text
+//!   seed -> world -> input -> Wave::handle -> check() -> poll ... -> not empty, not too large, inside the file,
+//!                      ^                                        |    no page of it under way already
+//!                      '--- arrived, skipped, failed, never <---'
+//! ```
+//!
+//! Each seed is played twice and must give the same actions, decisions and counters. A failure prints its seed:
+//!
+//! `BOWWAVE_FUZZ_SEED=N cargo test -p bowwave-core --test swarm -- --nocapture` plays it alone, and with
+//! `BOWWAVE_FUZZ_ALL=1` prints all of its inputs and actions;
+//! `BOWWAVE_FUZZ_SECONDS=60` goes on for so long, from a seed that nobody has played yet.
+
+use bowwave_core::{
+    Action, Advice, Bytes, Config, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex,
+    Wave,
+};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Without a word of the environment: this long, from seed 1.
+const SECONDS_DEFAULT: u64 = 2;
+/// Inputs and actions shown of a failure, the latest.
+const SHOWN: usize = 24;
+
+#[test]
+fn whatever_a_driver_tells() {
+    let number =
+        |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a whole number"));
+    if let Some(seed) = number("BOWWAVE_FUZZ_SEED") {
+        println!("seed={seed}");
+        return twice(seed);
+    }
+    let seconds = number("BOWWAVE_FUZZ_SECONDS");
+    let fresh =
+        || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_millis() as u64 * 1000);
+    let first = seconds.map_or(1, |_| fresh());
+    let (begun, mut seed) = (Instant::now(), first);
+    let mut failed = Vec::new();
+    while begun.elapsed() < Duration::from_secs(seconds.unwrap_or(SECONDS_DEFAULT)) && failed.len() < 8 {
+        if catch_unwind(|| twice(seed)).is_err() {
+            eprintln!(
+                "seed={seed} failed; BOWWAVE_FUZZ_SEED={seed} cargo test -p bowwave-core --test swarm plays it"
+            );
+            failed.push(seed);
+        }
+        seed += 1;
+    }
+    println!("seeds {first} to {}: {} failed", seed - 1, failed.len());
+    assert!(failed.is_empty(), "seeds that failed: {failed:?}");
+}
+
+fn twice(seed: u64) {
+    let first = play(seed, true);
+    let second = play(seed, false);
+    assert!(first == second, "seed {seed} gave other actions the second time");
+}
+
+// ---- chance --------------------------------------------------------------------------------------------------------
+
+/// SplitMix64.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    /// One of `0..n`.
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+    /// Of any magnitude up to 2^bits.
+    fn scale(&mut self, bits: u64) -> u64 {
+        let shift = self.below(bits + 1);
+        self.below(1 << shift) + (1 << shift) / 2
+    }
+    /// One time in `n`.
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+// ---- a world -------------------------------------------------------------------------------------------------------
+
+/// How a reader goes on.
+#[derive(Clone, Copy, Debug)]
+enum Habit {
+    Forward,
+    Backward,
+    Stride(u64),
+    Random,
+    Nearby(u64),
+    Again,
+}
+
+struct Reader {
+    file: u64,
+    page: u64,
+    pages: u64,
+    habit: Habit,
+}
+
+struct World {
+    chance: Chance,
+    config: Config,
+    now: u64,
+    /// Open files: pages in them.
+    files: BTreeMap<u64, u64>,
+    readers: Vec<Reader>,
+    /// What was sent and not answered: file, pages, and whether the brain can still know of it.
+    flights: BTreeMap<u64, (u64, Extent, bool)>,
+    last_read: Vec<Option<(u64, Extent)>>,
+    /// How often each kind of input comes.
+    weights: [u64; KINDS],
+    file_max: u64,
+    time_bits: u64,
+    page_bits: u64,
+}
+
+const KINDS: usize = 13;
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let request_max = 1 << chance.below(10);
+        let config = Config {
+            memory: Bytes(chance.scale(34)),
+            waste_percent: [0, 5, 15, 100, 1000][chance.below(5) as usize],
+            request_max: PageCount(request_max),
+            reader_max: PageCount(1 << chance.below(9)),
+        };
+        // A swarm: each world leaves some kinds of input out, and drowns in others.
+        let usual = [60, 20, 4, 20, 4, 2, 3, 3, 2, 1, 1, 2, 4];
+        let weights = usual
+            .map(|weight| if chance.one_in(4) { 0 } else { weight << chance.below(3) >> chance.below(2) });
+        let weights = if weights[0] == 0 { [30, 10, 1, 10, 1, 1, 1, 1, 1, 1, 1, 1, 1] } else { weights };
+        let file_max = 1 + chance.below(6);
+        let readers = (0..1 + chance.scale(6))
+            .map(|_| Reader { file: chance.below(file_max), page: 0, pages: 1, habit: Habit::Forward })
+            .collect::<Vec<_>>();
+        let last_read = readers.iter().map(|_| None).collect();
+        let (time_bits, page_bits) = (10 + chance.below(22), 1 + chance.below(20));
+        let files = BTreeMap::new();
+        let flights = BTreeMap::new();
+        Self {
+            chance,
+            config,
+            now: 0,
+            files,
+            readers,
+            flights,
+            last_read,
+            weights,
+            file_max,
+            time_bits,
+            page_bits,
+        }
+    }
+
+    fn extent(&mut self, file: u64) -> Extent {
+        let end = self.files.get(&file).copied().unwrap_or(1000);
+        // Some of it past the end of the file.
+        let (start, count) = (self.chance.below(end + end / 8 + 1), self.chance.scale(10));
+        Extent::new(start, count)
+    }
+
+    fn any_file(&mut self) -> u64 {
+        self.chance.below(self.file_max + u64::from(self.chance.0 % 64 == 0))
+    }
+
+    fn read(&mut self) -> Input {
+        let who = self.chance.below(self.readers.len() as u64) as usize;
+        let (fresh, turn) = (self.chance.one_in(40), self.chance.one_in(200));
+        if turn || (fresh && self.chance.one_in(2)) {
+            let file = self.any_file();
+            let period = self.chance.scale(8) + 1;
+            let habit = [
+                Habit::Forward,
+                Habit::Forward,
+                Habit::Backward,
+                Habit::Stride(period),
+                Habit::Random,
+                Habit::Nearby(period * 4),
+                Habit::Again,
+            ][self.chance.below(7) as usize];
+            let bits = if self.chance.one_in(8) { 9 } else { 3 };
+            let pages = self.chance.scale(bits).max(1);
+            let page = if self.chance.one_in(3) {
+                0
+            } else {
+                self.chance.below(self.files.get(&file).copied().unwrap_or(9) + 1)
+            };
+            self.readers[who] = Reader { file, page, pages, habit };
+        }
+        let end = self.files.get(&self.readers[who].file).copied().unwrap_or(100).max(1);
+        let random = self.chance.below(end);
+        let near = self.chance.next();
+        let r = &mut self.readers[who];
+        r.page = match r.habit {
+            Habit::Forward => r.page + r.pages,
+            Habit::Backward => r.page.checked_sub(r.pages).unwrap_or(end),
+            Habit::Stride(period) => r.page + period,
+            Habit::Random => random,
+            Habit::Nearby(span) => (r.page + near % (2 * span)).saturating_sub(span),
+            Habit::Again => r.page,
+        };
+        if fresh {
+            r.page = random;
+        } else if r.page >= end && self.chance.one_in(2) {
+            r.page = 0;
+        }
+        let (file, pages) = (r.file, Extent::new(r.page, r.pages));
+        self.last_read[who] = Some((file, pages));
+        Input::Read { file: FileId(file), pages, actor: who as u32 }
+    }
+
+    /// An answer's number: mostly one that is under way, mostly the oldest.
+    fn answer(&mut self) -> FetchId {
+        let many = self.flights.len() as u64;
+        if many == 0 || self.chance.one_in(50) {
+            return FetchId(self.chance.below(5000));
+        }
+        let nth = if self.chance.one_in(3) { self.chance.below(many) } else { 0 };
+        FetchId(*self.flights.keys().nth(nth as usize).expect("as many as counted"))
+    }
+
+    fn open(&mut self, file: u64) -> Input {
+        let size = match self.files.get(&file) {
+            // The size changes: a little more, a little less, nothing at all.
+            Some(&pages) if !self.chance.one_in(4) => pages + self.chance.scale(4),
+            Some(&pages) if self.chance.one_in(2) => self.chance.below(pages + 1),
+            _ => self.chance.scale(self.page_bits),
+        };
+        let odd = if size > 0 { self.chance.below(PAGE_SIZE) } else { 0 };
+        Input::Open {
+            file: FileId(file),
+            device: file % 3,
+            size: Bytes((size * PAGE_SIZE).saturating_sub(odd)),
+        }
+    }
+
+    fn input(&mut self) -> Input {
+        let mut at = self.chance.below(self.weights.iter().sum());
+        let kind = self.weights.iter().position(|&weight| {
+            let here = at < weight;
+            at = at.saturating_sub(weight);
+            here
+        });
+        let file = self.any_file();
+        match kind.expect("the weights add up") {
+            0 => self.read(),
+            1 => {
+                let who = self.chance.below(self.readers.len() as u64);
+                let (file, pages) = self.last_read[who as usize].unwrap_or((file, Extent::new(0, 1)));
+                let took = if self.chance.one_in(2) { self.chance.scale(14) } else { self.chance.scale(36) };
+                Input::Waited { file: FileId(file), pages, actor: who as u32, took: Nanos(took) }
+            }
+            2 => Input::Used { file: FileId(file), pages: self.extent(file) },
+            3 => Input::Arrived { fetch: self.answer() },
+            4 => Input::Skipped { fetch: self.answer() },
+            5 => Input::Failed { fetch: self.answer() },
+            6 => Input::Present { file: FileId(file), pages: self.extent(file) },
+            7 => Input::Dropped { file: FileId(file), pages: self.extent(file) },
+            8 => {
+                let all =
+                    [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed];
+                let advice = all[self.chance.below(5) as usize];
+                Input::Advised { file: FileId(file), pages: self.extent(file), advice }
+            }
+            9 => Input::Close { file: FileId(file) },
+            10 => Input::Memory { bytes: Bytes(self.chance.scale(35)) },
+            11 => self.open(file),
+            _ => {
+                self.now += self.chance.scale(self.time_bits + 4);
+                Input::Used { file: FileId(file), pages: Extent::new(0, 0) }
+            }
+        }
+    }
+
+    /// Keeps the books of what the brain was told.
+    fn told(&mut self, input: Input) {
+        let mut forget = |file: u64, from: u64| {
+            for flight in self.flights.values_mut().filter(|f| f.0 == file && f.1.end().0 > from) {
+                flight.2 = false;
+            }
+        };
+        match input {
+            Input::Open { file, size, .. } => {
+                let pages = size.0.div_ceil(PAGE_SIZE);
+                if let Some(before) = self.files.insert(file.0, pages)
+                    && pages < before
+                {
+                    forget(file.0, pages);
+                }
+            }
+            Input::Close { file } => {
+                self.files.remove(&file.0);
+                forget(file.0, 0);
+            }
+            // Pages that a sample found or a read has waited for were there: their fetch has arrived, though that may be
+            // told later, even after they were dropped.
+            Input::Present { file, pages } | Input::Waited { file, pages, .. } => {
+                for flight in self.flights.values_mut().filter(|f| f.0 == file.0) {
+                    flight.2 &= flight.1.intersection(pages).is_empty();
+                }
+            }
+            Input::Arrived { fetch } | Input::Skipped { fetch } | Input::Failed { fetch } => {
+                self.flights.remove(&fetch.0);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether an action may be sent.
+    fn fit(&mut self, action: Action) {
+        let Action::Fetch { id, file, pages, .. } = action;
+        let end = self.files.get(&file.0).copied();
+        assert!(end.is_some(), "a fetch of file {file:?}, which is not open: {action:?}");
+        assert!(!pages.is_empty(), "an empty fetch: {action:?}");
+        assert!(
+            pages.count <= self.config.request_max,
+            "larger than {}: {action:?}",
+            self.config.request_max
+        );
+        assert!(Some(pages.end().0) <= end, "past the end of a file of {end:?} pages: {action:?}");
+        for (other, &(of, under_way, known)) in &self.flights {
+            let meets = of == file.0 && known && !under_way.intersection(pages).is_empty();
+            assert!(!meets, "fetched twice at once: {action:?} while #{other} {under_way} is in flight");
+        }
+        assert!(
+            self.flights.insert(id.0, (file.0, pages, true)).is_none(),
+            "a number used twice: {action:?}"
+        );
+    }
+}
+
+/// Everything that a brain let be seen.
+#[derive(PartialEq, Debug, Default)]
+struct Seen {
+    actions: Vec<Action>,
+    decisions: Vec<bowwave_core::Explained>,
+    changed: Vec<(FileId, u64)>,
+    counters: bowwave_core::Counters,
+}
+
+fn play(seed: u64, checked: bool) -> Seen {
+    let mut world = World::new(seed);
+    let mut wave = Wave::new(world.config);
+    let mut seen = Seen::default();
+    let mut told: Vec<(u64, String)> = Vec::new();
+    let steps = 200 + world.chance.below(4000);
+    let mut played = || {
+        for step in 0..steps {
+            let input = if step < world.file_max { world.open(step) } else { world.input() };
+            world.now += world.chance.scale(world.time_bits);
+            told.push((world.now, format!("{input:?}")));
+            wave.handle(Nanos(world.now), input);
+            world.told(input);
+            if checked {
+                wave.check();
+            }
+            // A driver may be busy elsewhere for a while.
+            if world.chance.one_in(16) {
+                continue;
+            }
+            while let Some(action) = wave.poll(Nanos(world.now)) {
+                told.push((world.now, format!("  -> {action:?}")));
+                world.fit(action);
+                seen.actions.push(action);
+            }
+            if checked {
+                wave.check();
+            }
+            seen.changed.extend(wave.take_changed());
+            seen.decisions.extend(wave.take_trace());
+            let leaf = world.chance.below(64);
+            let (quiet, arrived) = wave.leaf(FileId(step % world.file_max), leaf);
+            assert_eq!(arrived & !quiet, 0, "what has arrived and needs no event is quiet");
+        }
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(&mut played));
+    if let Err(cause) = outcome {
+        eprintln!("seed={seed} {:?}; the last inputs and actions:", world.config);
+        let skipped =
+            if std::env::var_os("BOWWAVE_FUZZ_ALL").is_some() { 0 } else { told.len().saturating_sub(SHOWN) };
+        for (now, words) in &told[skipped..] {
+            eprintln!("  {now:>14} ns  {words}");
+        }
+        std::panic::resume_unwind(cause);
+    }
+    seen.counters = *wave.counters();
+    assert!(seen.counters.pages_useful <= seen.counters.pages_ahead, "{:?}", seen.counters);
+    seen
+}
+
+/// Files without a reader end, too: nothing is left under way for ever where every fetch is answered.
+#[test]
+fn the_queue_empties() {
+    for seed in 1..20 {
+        let mut chance = Chance(seed);
+        let mut wave = Wave::new(Config::default());
+        let size = Bytes(chance.scale(16) * PAGE_SIZE + 1);
+        wave.handle(Nanos(0), Input::Open { file: FileId(1), device: 0, size });
+        let all = Extent::covering(0, size.0);
+        wave.handle(Nanos(1), Input::Advised { file: FileId(1), pages: all, advice: Advice::WillNeed });
+        let (mut now, mut fetched) = (1, 0);
+        loop {
+            let mut sent = Vec::new();
+            while let Some(Action::Fetch { id, pages, .. }) = wave.poll(Nanos(now)) {
+                assert!(pages.start >= PageIndex(0) && pages.end() <= all.end());
+                fetched += pages.count.0;
+                sent.push(id);
+            }
+            if sent.is_empty() {
+                break;
+            }
+            for fetch in sent {
+                now += 1_000_000;
+                wave.handle(Nanos(now), Input::Arrived { fetch });
+                wave.check();
+            }
+        }
+        assert_eq!(fetched, all.count.0, "seed {seed}: advice is carried out to its end");
+    }
+}
