@@ -190,6 +190,11 @@ impl Device {
         Bytes(bytes as u64)
     }
 
+    /// Bytes a second that a long fetch may count on: the best rate measured, or what one request carried.
+    pub(crate) fn bulk_rate(&self) -> u64 {
+        self.rate.max(self.connection_rate())
+    }
+
     /// Bytes a second of one request, about: what the best one carried, latency and all, but no less than a slow disk does.
     fn connection_rate(&self) -> u64 {
         self.carried.max(RATE_UNKNOWN)

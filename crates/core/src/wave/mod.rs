@@ -584,13 +584,6 @@ impl Wave {
             assert!(f.seeds.len() <= SEEDS_MAX, "seeds are bounded");
         }
         assert_eq!(ahead, self.unread, "unread pages are counted one by one");
-        for flight in self.flights.values() {
-            let f = self.files.get(&flight.file);
-            assert!(
-                f.is_none_or(|f| flight.pages.end().0 <= f.end || f.end == 0),
-                "nothing is fetched past the end of a file"
-            );
-        }
         assert!(self.trace.len() <= TRACE_MAX);
     }
 
@@ -747,6 +740,9 @@ impl Wave {
             let mut wanted = take_next(line, near)?;
             let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
             let file = self.files.get_mut(&wanted.file).filter(|_| alive);
+            // The file may have become shorter since the window was decided.
+            let end = file.as_ref().map_or(0, |f| f.end);
+            wanted.pages = wanted.pages.intersection(Extent::new(0, end));
             let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
             let (Some(file), Some(hole)) = (file, hole) else { continue };
             // Pieces keep to multiples of their size, so that two windows that meet share no request.
@@ -754,6 +750,7 @@ impl Wave {
             let pages = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
             wanted.pages = Extent::between(pages.end(), wanted.pages.end());
             let (demand, why, id) = (wanted.demand, wanted.why, wanted.file);
+            assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");
             file.table.set(PageBit::InFlight, pages);
             if !demand {
                 self.unread += file.table.set(PageBit::Ahead, pages).0;

@@ -321,10 +321,7 @@ impl Wave {
         let Some(f) = self.files.get_mut(&id) else { return };
         let Some(queue) = self.queues.get(&f.device) else { return };
         let Some(latency) = queue.device.latency() else { return };
-        let rate = queue.device.rate().unwrap_or_else(|| {
-            // Nothing was fetched yet: a read of one piece in one latency is the least that a device can do.
-            128 * 1024 * 1_000_000_000 / latency.0.max(1)
-        });
+        let rate = queue.device.bulk_rate();
         let memory = self.memory_believed / 4;
         let gaps_are_cheap = 3 * queue.device.gap_max().0 >= pages.count.bytes().0;
         let table = &f.table;
