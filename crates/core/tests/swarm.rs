@@ -315,7 +315,12 @@ impl World {
                 }
             }
             Input::Arrived { fetch } | Input::Skipped { fetch } | Input::Failed { fetch } => {
-                self.flights.remove(&fetch.0);
+                // Two fetches of the same pages may be out after such a drop; the answer to one stands for both.
+                if let Some((file, pages, _)) = self.flights.remove(&fetch.0) {
+                    for flight in self.flights.values_mut().filter(|f| f.0 == file) {
+                        flight.2 &= flight.1.intersection(pages).is_empty();
+                    }
+                }
             }
             _ => {}
         }
