@@ -284,8 +284,12 @@ impl Wave {
             f.lengths.push(s.progress());
             self.lengths.push(s.progress());
         }
-        if s.course != Course::Seed && s.epoch == self.epoch {
-            self.active_now = self.active_now.saturating_sub(1);
+        if s.course != Course::Seed {
+            if s.epoch == self.epoch {
+                self.active_now = self.active_now.saturating_sub(1);
+            } else if s.epoch == self.epoch.wrapping_sub(1) {
+                self.active_before = self.active_before.saturating_sub(1);
+            }
         }
     }
 

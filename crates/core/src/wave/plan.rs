@@ -663,7 +663,7 @@ impl Wave {
         }
     }
 
-    /// Ends streams that nobody has touched for long: sixteen of their own intervals and a few latencies.
+    /// Ends streams that nobody has touched for long: sixteen of their own intervals and eight of the device's latencies.
     fn sweep(&mut self, now: Nanos) {
         for _ in 0..4 {
             let Some(&(touched, sid)) = self.idle.front() else { return };
