@@ -38,7 +38,7 @@ macro_rules! hook {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
                 // SAFETY: the program's own arguments, for the function that it meant.
-                let call = || unsafe { or_raw!($name($($arg),*), $number) };
+                let call = move || unsafe { or_raw!($name($($arg),*), $number) };
                 // SAFETY: as above; pointers are read only after the kernel could.
                 let reads: Option<(c_int, Place, usize)> = unsafe { $reads };
                 match reads {

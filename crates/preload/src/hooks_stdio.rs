@@ -12,8 +12,10 @@
 //!   fgets with a newline buffered:     no refill
 //! ```
 //!
-//! A line longer than a buffer refills more often than we tell; it costs time, nothing else. What is read here is a hint
-//! taken without the stream's lock: each pointer is checked against the buffer's bounds.
+//! Looking for the newline twice (glibc will, too) costs most of what we cost, so it is looked for only where less than
+//! 1 KiB is left. A longer line may then refill unforeseen: it is noticed afterwards, the pointer having gone backwards,
+//! and told late. What is read here is a hint taken without the stream's lock: each pointer is checked against the
+//! buffer's bounds.
 #![allow(non_snake_case, reason = "hooks are named as in C")]
 
 use core::ffi::{c_char, c_int, c_long, c_void};
@@ -21,13 +23,15 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{FILE, off_t, size_t, ssize_t};
 
-use crate::observe::{Place, is_watched, observe};
+use crate::observe::{is_watched, observe_refill};
 use crate::real;
 use crate::state;
 use crate::sys;
 
 /// glibc's buffer where the file does not say better (`st_blksize`).
 const BUFFER_BYTES: usize = 4096;
+/// Where more than this is left, a line is believed to end.
+const LINE_BYTES: usize = 1024;
 /// `_IO_NO_READS`: opened for writing only.
 const NO_READS: c_int = 0x0004;
 /// `_IO_IN_BACKUP`: the pointers are those of characters pushed back.
@@ -77,6 +81,8 @@ struct Stream {
     fd: c_int,
     unread: *const u8,
     unread_len: usize,
+    /// Bytes from the buffer's beginning to where the last refill ended.
+    filled_len: usize,
     buffer_len: usize,
     /// Position of the descriptor, if glibc knows it.
     position: Option<u64>,
@@ -88,9 +94,18 @@ macro_rules! field {
     };
 }
 
+/// Bytes of a stream that were read from the file and not yet handed out.
+#[inline(always)]
+fn unread(fp: *mut FILE) -> usize {
+    if fp.is_null() {
+        return 0;
+    }
+    // SAFETY: the program hands this stream to libc, which reads words of it too.
+    unsafe { (field!(fp, read_end) as usize).saturating_sub(field!(fp, read_ptr) as usize) }
+}
+
 impl Stream {
     /// A stream that reads from a descriptor which is watched, or may become so.
-    #[inline]
     fn of(fp: *mut FILE) -> Option<Self> {
         if fp.is_null() || state::segment().is_none() || !IS_GLIBC.load(Relaxed) {
             return None;
@@ -99,7 +114,7 @@ impl Stream {
         // not the place of the struct.
         unsafe {
             let fd = field!(fp, fileno);
-            if fd < 0 || !is_watched(fd) || field!(fp, flags) & (NO_READS | IN_BACKUP | PUTTING) != 0 {
+            if fd < 0 || field!(fp, flags) & (NO_READS | IN_BACKUP | PUTTING) != 0 || !is_watched(fd) {
                 return None;
             }
             let (unread, end) = (field!(fp, read_ptr), field!(fp, read_end));
@@ -110,48 +125,101 @@ impl Stream {
             }
             let buffer_len = if base.is_null() { BUFFER_BYTES } else { limit as usize - base as usize };
             let unread_len = if base.is_null() { 0 } else { end as usize - unread as usize };
+            let filled_len = if base.is_null() { 0 } else { end as usize - base as usize };
             let position = u64::try_from(field!(fp, offset)).ok();
-            Some(Self { fd, unread, unread_len, buffer_len, position })
+            Some(Self { fd, unread, unread_len, filled_len, buffer_len, position })
         }
     }
 
-    /// Whether the first `limit` unread bytes contain `delimiter`.
-    #[inline]
-    fn has(&self, delimiter: c_int, limit: usize) -> bool {
-        let len = self.unread_len.min(limit);
+    /// Whether the unread bytes contain `delimiter`.
+    fn has(&self, delimiter: c_int) -> bool {
         // SAFETY: within the stream's buffer, which lives as long as the stream.
-        len > 0 && !unsafe { libc::memchr(self.unread.cast(), delimiter, len) }.is_null()
+        self.unread_len > 0
+            && !unsafe { libc::memchr(self.unread.cast(), delimiter, self.unread_len) }.is_null()
     }
 
-    /// Performs `call`, which will read at least `missing` bytes more than are buffered.
-    #[cold]
-    #[inline(never)]
-    fn refill(&self, missing: usize, call: &mut dyn FnMut() -> isize) -> isize {
-        let known = state::known(self.fd);
-        let trusted = self.position.filter(|_| known.is_some_and(|known| !known.is_uncertain()));
-        let Some(position) = trusted.or_else(|| sys::position(self.fd)) else { return call() };
+    /// Where the descriptor is. Once the program has sought, glibc knows it; before, we have seen every refill; and the
+    /// kernel is asked where somebody else may have moved it, and now and then.
+    fn position(&self) -> Option<u64> {
+        let certain = state::known(self.fd).filter(|known| !known.is_uncertain());
+        let expected = certain.and_then(|known| self.position.or_else(|| known.next(0)));
+        expected.or_else(|| sys::position(self.fd))
+    }
+
+    /// Performs `call`, which will read between `missing` and `missing_max` bytes more than are buffered, and returns how
+    /// many it handed out; less than 0, unknown.
+    fn refill(&self, fp: *mut FILE, missing: usize, missing_max: usize, call: &mut dyn FnMut() -> isize) {
+        let Some(position) = self.position() else {
+            call();
+            return;
+        };
         let buffer = self.buffer_len.max(1);
         let len = missing.max(1).div_ceil(buffer).saturating_mul(buffer);
-        let place = i64::try_from(position).map_or(Place::At(-1), Place::At);
-        let returned = observe(self.fd, place, len, call);
+        let mut handed_out = 0;
+        observe_refill(self.fd, position, len, &mut || {
+            handed_out = call();
+            if handed_out == 0 { 0 } else { len as isize }
+        });
+        match self.expected(position, handed_out, missing_max <= buffer, fp) {
+            Some(now) => state::sought(self.fd, now),
+            None => state::moved(self.fd),
+        }
+    }
+
+    /// Where the descriptor is after the call. What was read is what was handed out and not buffered before, and what is
+    /// buffered now; where one refill was enough, it is what the buffer holds. Worked example: at 8192 with 96 unread,
+    /// 200 handed out, 3992 unread afterwards: 8192 - 96 + 200 + 3992 = 12288, one buffer further.
+    fn expected(&self, before: u64, handed_out: isize, is_one: bool, fp: *mut FILE) -> Option<i64> {
+        let after = Self::of(fp).filter(|after| after.position.is_none())?;
+        let read = match u64::try_from(handed_out) {
+            Ok(bytes) => bytes.wrapping_add(after.unread_len as u64).wrapping_sub(self.unread_len as u64),
+            Err(_) if is_one => after.filled_len as u64,
+            Err(_) => return None,
+        };
+        i64::try_from(before.wrapping_add(read)).ok()
+    }
+
+    /// Tells of a buffer that was read already.
+    fn refilled(&self) {
+        let end = sys::position(self.fd);
+        if let Some(start) = end.and_then(|end| end.checked_sub(self.buffer_len as u64)) {
+            observe_refill(self.fd, start, self.buffer_len, &mut || 1);
+        }
         state::moved(self.fd);
-        returned
     }
 }
 
-/// Performs a read of `wanted` bytes of a stream.
+/// Performs a read of `wanted` bytes of a stream. `bytes` says of a result how many it handed out; less than 0, unknown.
 #[inline(always)]
-fn reading<R>(fp: *mut FILE, wanted: usize, mut call: impl FnMut() -> R, bytes: impl Fn(&R) -> isize) -> R {
-    match Stream::of(fp) {
-        Some(stream) if wanted > stream.unread_len => {
-            let mut result = None;
-            stream.refill(wanted - stream.unread_len, &mut || bytes(result.insert(call())));
-            match result {
-                Some(result) => result,
-                None => call(),
-            }
-        }
-        _ => call(),
+fn reading<R>(
+    fp: *mut FILE,
+    wanted: usize,
+    mut call: impl FnMut() -> R + Copy,
+    bytes: impl Fn(&R) -> isize,
+) -> R {
+    if wanted <= unread(fp) {
+        return call();
+    }
+    let call = call;
+    refilling(fp, wanted, wanted, call, bytes)
+}
+
+/// The same where the buffer does not hold as much.
+#[inline(never)]
+fn refilling<R>(
+    fp: *mut FILE,
+    wanted: usize,
+    wanted_max: usize,
+    mut call: impl FnMut() -> R,
+    bytes: impl Fn(&R) -> isize,
+) -> R {
+    let Some(stream) = Stream::of(fp).filter(|stream| wanted > stream.unread_len) else { return call() };
+    let mut result = None;
+    let missing = |wanted: usize| wanted.saturating_sub(stream.unread_len);
+    stream.refill(fp, missing(wanted), missing(wanted_max), &mut || bytes(result.insert(call())));
+    match result {
+        Some(result) => result,
+        None => call(),
     }
 }
 
@@ -161,14 +229,32 @@ fn reading_to<R>(
     fp: *mut FILE,
     delimiter: c_int,
     limit: usize,
-    mut call: impl FnMut() -> R,
+    mut call: impl FnMut() -> R + Copy,
     bytes: impl Fn(&R) -> isize,
 ) -> R {
-    match Stream::of(fp) {
-        Some(stream) if limit > stream.unread_len && !stream.has(delimiter, limit) => {
-            reading(fp, stream.unread_len + 1, call, bytes)
+    let before = unread(fp);
+    if limit <= before || state::segment().is_none() {
+        return call();
+    }
+    if before >= LINE_BYTES {
+        let result = call();
+        if unread(fp) > before {
+            late(fp);
         }
-        _ => call(),
+        return result;
+    }
+    let mut again = call;
+    match Stream::of(fp) {
+        Some(stream) if !stream.has(delimiter) => refilling(fp, stream.unread_len + 1, limit, again, bytes),
+        _ => again(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn late(fp: *mut FILE) {
+    if let Some(stream) = Stream::of(fp) {
+        stream.refilled();
     }
 }
 
@@ -179,7 +265,7 @@ macro_rules! streams {
             unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
                 let Some(next) = real::$name::find() else { return $none };
                 // SAFETY: the program's own arguments, for the function that it meant.
-                let $call = || unsafe { next($($arg),*) };
+                let $call = move || unsafe { next($($arg),*) };
                 $body
             }
         )*
@@ -190,25 +276,31 @@ fn items(size: size_t, count: size_t) -> usize {
     size.saturating_mul(count)
 }
 
-fn line(result: &*mut c_char) -> isize {
-    isize::from(!result.is_null())
+/// At the end of the file a part of an item may have been handed out too.
+fn handed_out(size: size_t, count: size_t, got: size_t) -> isize {
+    if got == count { isize::try_from(items(size, got)).unwrap_or(-1) } else { -1 }
+}
+
+/// A line may contain zeros: only counting to its end would tell how long it is, and only if it has one.
+fn line(_: &*mut c_char) -> isize {
+    -1
 }
 
 fn character(result: &c_int) -> isize {
-    isize::from(*result >= 0)
+    if *result >= 0 { 1 } else { -1 }
 }
 
 const NEWLINE: c_int = b'\n' as c_int;
 
 streams! {
     fn fread(to: *mut c_void, size: size_t, count: size_t, fp: *mut FILE) -> size_t, else 0,
-        |call| reading(fp, items(size, count), call, |n| items(size, *n) as isize);
+        |call| reading(fp, items(size, count), call, |n| handed_out(size, count, *n));
     fn fread_unlocked(to: *mut c_void, size: size_t, count: size_t, fp: *mut FILE) -> size_t, else 0,
-        |call| reading(fp, items(size, count), call, |n| items(size, *n) as isize);
+        |call| reading(fp, items(size, count), call, |n| handed_out(size, count, *n));
     fn __fread_chk(to: *mut c_void, room: size_t, size: size_t, count: size_t, fp: *mut FILE) -> size_t, else 0,
-        |call| reading(fp, items(size, count), call, |n| items(size, *n) as isize);
+        |call| reading(fp, items(size, count), call, |n| handed_out(size, count, *n));
     fn __fread_unlocked_chk(to: *mut c_void, room: size_t, size: size_t, count: size_t, fp: *mut FILE) -> size_t, else 0,
-        |call| reading(fp, items(size, count), call, |n| items(size, *n) as isize);
+        |call| reading(fp, items(size, count), call, |n| handed_out(size, count, *n));
 
     fn fgets(to: *mut c_char, room: c_int, fp: *mut FILE) -> *mut c_char, else ptr::null_mut(),
         |call| reading_to(fp, NEWLINE, room.max(1) as usize - 1, call, line);
@@ -231,7 +323,7 @@ streams! {
     fn fgetc_unlocked(fp: *mut FILE) -> c_int, else -1, |call| reading(fp, 1, call, character);
     fn getc_unlocked(fp: *mut FILE) -> c_int, else -1, |call| reading(fp, 1, call, character);
     fn __uflow(fp: *mut FILE) -> c_int, else -1, |call| reading(fp, 1, call, character);
-    fn __underflow(fp: *mut FILE) -> c_int, else -1, |call| reading(fp, 1, call, character);
+    fn __underflow(fp: *mut FILE) -> c_int, else -1, |call| reading(fp, 1, call, |c| character(c) - 1);
 
     fn fseek(fp: *mut FILE, offset: c_long, whence: c_int) -> c_int, else -1,
         |call| seeking(fp, offset, whence, call);
@@ -268,7 +360,7 @@ fn seeking(fp: *mut FILE, offset: i64, whence: c_int, mut call: impl FnMut() -> 
         return result;
     };
     let mut result = -1;
-    observe(stream.fd, Place::At(boundary), stream.buffer_len, || {
+    observe_refill(stream.fd, boundary, stream.buffer_len, &mut || {
         result = call();
         isize::from(result == 0) * stream.buffer_len as isize
     });
@@ -278,7 +370,7 @@ fn seeking(fp: *mut FILE, offset: i64, whence: c_int, mut call: impl FnMut() -> 
 
 impl Stream {
     /// Where the seek will read one buffer; `None` if it will not read.
-    fn sought(&self, offset: i64, whence: c_int) -> Option<i64> {
+    fn sought(&self, offset: i64, whence: c_int) -> Option<u64> {
         let target = match whence {
             libc::SEEK_SET => offset,
             libc::SEEK_CUR => {
@@ -289,7 +381,8 @@ impl Stream {
         };
         let buffer = i64::try_from(self.buffer_len).ok().filter(|len| *len > 0 && len & (len - 1) == 0)?;
         let buffered = self.position.is_some_and(|end| target <= end as i64 && target >= end as i64 - buffer);
-        (target >= 0 && !buffered && target & (buffer - 1) != 0).then_some(target & !(buffer - 1))
+        (target >= 0 && !buffered && target & (buffer - 1) != 0)
+            .then_some((target & !(buffer - 1)).cast_unsigned())
     }
 }
 

@@ -18,7 +18,7 @@ use bowwave_wire::{Kind, Segment, Standing as Pages};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::state::{self, Bound, Standing};
+use crate::state::{self, Bound, Known, Standing};
 use crate::sys;
 
 /// Of the settled reads, one in so many is timed.
@@ -42,36 +42,106 @@ pub(crate) enum Place {
 }
 
 /// Performs `call`, a read of `len` bytes of `fd` that returns how many it got, and tells the agent what it needs.
+///
+/// `call` is copied into the slow path, so that on a hit the arguments stay in their registers and the real function is
+/// jumped to.
 #[inline(always)]
-pub(crate) fn observe(fd: c_int, place: Place, len: usize, mut call: impl FnMut() -> isize) -> isize {
+pub(crate) fn observe<F: FnMut() -> isize + Copy>(fd: c_int, place: Place, len: usize, mut call: F) -> isize {
+    let Some(segment) = state::segment() else { return call() };
+    match place {
+        Place::At(offset) => {
+            if state::is_hit(segment, fd, offset as u64, len) && !is_sampled(segment) {
+                return call();
+            }
+            no_hit_at(segment, fd, offset, len, call)
+        }
+        Place::Position => {
+            let Some(known) = state::known(fd) else { return no_hit(segment, fd, place, len, call) };
+            if known.is_left_alone() {
+                return call();
+            }
+            let Some(offset) = known.next(len) else { return no_hit(segment, fd, place, len, call) };
+            let hit = known.is_hit(segment, offset, len);
+            if if hit { !is_sampled(segment) } else { is_settled(segment, known, offset, len) } {
+                let returned = call();
+                known.give_back(len, returned);
+                return returned;
+            }
+            known.give_back(len, 0);
+            no_hit(segment, fd, place, len, call)
+        }
+    }
+}
+
+/// Not cold: a program that reads large pieces comes here each time.
+#[inline(never)]
+fn no_hit_at<F: FnMut() -> isize + Copy>(
+    segment: &'static Segment,
+    fd: c_int,
+    offset: i64,
+    len: usize,
+    mut call: F,
+) -> isize {
+    if may_pass(segment, fd, offset, len) {
+        return call();
+    }
+    not_settled(segment, fd, Place::At(offset), len, &mut call)
+}
+
+/// Keeps the frame that `call` needs to be in memory for the slow path out of the fast one.
+#[cold]
+#[inline(never)]
+fn no_hit<F: FnMut() -> isize + Copy>(
+    segment: &'static Segment,
+    fd: c_int,
+    place: Place,
+    len: usize,
+    mut call: F,
+) -> isize {
+    not_settled(segment, fd, place, len, &mut call)
+}
+
+/// Whether a read at an offset that is no plain hit may pass untold all the same: nothing to steer, nothing to read, or
+/// settled pages that are read for the first time or are many.
+fn may_pass(segment: &'static Segment, fd: c_int, offset: i64, len: usize) -> bool {
+    match state::standing(segment, fd) {
+        // A negative offset is the kernel's to refuse.
+        Standing::Bound(bound) => {
+            offset < 0 || len == 0 || is_settled(segment, bound.known, offset as u64, len)
+        }
+        Standing::LeftAlone => true,
+        Standing::Unmet => false,
+    }
+}
+
+/// Everything but the plain hit. Looks the descriptor up again, so that a hit keeps nothing for us.
+#[cold]
+#[inline(never)]
+fn not_settled(
+    segment: &'static Segment,
+    fd: c_int,
+    place: Place,
+    len: usize,
+    call: &mut dyn FnMut() -> isize,
+) -> isize {
+    match (state::standing(segment, fd), place) {
+        // A negative offset is the kernel's to refuse.
+        (Standing::Bound(_), Place::At(offset)) if offset < 0 || len == 0 => call(),
+        (Standing::Bound(bound), Place::At(offset)) => told(segment, bound, offset as u64, len, call),
+        (Standing::Bound(bound), Place::Position) => told_at_position(segment, bound, len, call),
+        (Standing::LeftAlone, _) => call(),
+        (Standing::Unmet, _) => meet(segment, fd, place, len, call),
+    }
+}
+
+/// The same for a stream that refills its buffer from `offset` on.
+pub(crate) fn observe_refill(fd: c_int, offset: u64, len: usize, call: &mut dyn FnMut() -> isize) -> isize {
     let Some(segment) = state::segment() else { return call() };
     match state::standing(segment, fd) {
-        Standing::Bound(bound) => match place {
-            Place::At(offset) => {
-                if is_settled(segment, &bound, offset as u64, len) {
-                    return call();
-                }
-                // A negative offset is the kernel's to refuse.
-                if offset < 0 || len == 0 {
-                    return call();
-                }
-                told(segment, bound, offset as u64, len, &mut call)
-            }
-            Place::Position => {
-                let offset = bound.known.reserve(len);
-                if let Some(offset) = offset
-                    && is_settled(segment, &bound, offset, len)
-                    && !bound.known.is_due()
-                {
-                    let returned = call();
-                    bound.known.give_back(len, returned);
-                    return returned;
-                }
-                told_at_position(segment, bound, offset, len, &mut call)
-            }
-        },
+        Standing::Bound(bound) if is_settled(segment, bound.known, offset, len) => call(),
+        Standing::Bound(bound) => told(segment, bound, offset, len, call),
         Standing::LeftAlone => call(),
-        Standing::Unmet => meet(segment, fd, place, len, &mut call),
+        Standing::Unmet => meet(segment, fd, Place::At(offset.cast_signed()), len, call),
     }
 }
 
@@ -81,10 +151,11 @@ pub(crate) fn is_watched(fd: c_int) -> bool {
     state::segment().is_some_and(|segment| !matches!(state::standing(segment, fd), Standing::LeftAlone))
 }
 
-/// The hit: everything that a read of known, arrived pages costs.
-#[inline(always)]
-fn is_settled(segment: &Segment, bound: &Bound, offset: u64, len: usize) -> bool {
-    let Some(len) = clipped(bound, offset, len) else { return false };
+/// Whether all pages of a read are settled, and it is not one that is timed.
+#[inline(never)]
+fn is_settled(segment: &'static Segment, known: Known, offset: u64, len: usize) -> bool {
+    let Some(bound) = known.bound(segment) else { return false };
+    let Some(len) = clipped(&bound, offset, len) else { return false };
     matches!(segment.touch(bound.index, offset, len), Pages::Settled) && !is_sampled(segment)
 }
 
@@ -124,8 +195,6 @@ fn tick() -> u32 {
     count
 }
 
-#[cold]
-#[inline(never)]
 fn meet(
     segment: &'static Segment,
     fd: c_int,
@@ -139,10 +208,7 @@ fn meet(
         (Some(bound), Place::At(offset)) if offset >= 0 && len > 0 => {
             told(segment, bound, offset as u64, len, call)
         }
-        (Some(bound), Place::Position) => {
-            let offset = bound.known.reserve(len);
-            told_at_position(segment, bound, offset, len, call)
-        }
+        (Some(bound), Place::Position) => told_at_position(segment, bound, len, call),
         (None, Place::Position) => {
             let returned = call();
             // Nobody follows this description now; whoever meets it later must ask.
@@ -154,17 +220,14 @@ fn meet(
 }
 
 /// A read at the position that is not a plain hit: make sure of the position first where that is worth a system call.
-#[cold]
-#[inline(never)]
 fn told_at_position(
     segment: &'static Segment,
     bound: Bound,
-    offset: Option<u64>,
     len: usize,
     call: &mut dyn FnMut() -> isize,
 ) -> isize {
     let known = bound.known;
-    let sure = offset.filter(|_| !known.is_uncertain());
+    let sure = known.reserve(len).filter(|_| !known.is_uncertain());
     if sure.is_none() && !bound.is_still_that_file() {
         state::closing(known.fd);
         return call();

@@ -48,6 +48,8 @@ static PID: AtomicU32 = AtomicU32::new(0);
 /// Whether code that is not this process may be running in its memory.
 static VFORKED: AtomicBool = AtomicBool::new(false);
 
+/// In place of a slot's index: not bound.
+const NO_FILE: u32 = u32::MAX;
 /// Not bound to a file yet.
 const UNBOUND: u32 = 0;
 /// Bound to a slot of the segment.
@@ -144,6 +146,12 @@ pub(crate) fn known(fd: c_int) -> Option<Known> {
     Some(Known { fd, od, entry })
 }
 
+/// [`Known::is_hit`] of a descriptor that may not be known.
+#[inline(always)]
+pub(crate) fn is_hit(segment: &'static Segment, fd: c_int, offset: u64, len: usize) -> bool {
+    known(fd).is_some_and(|known| known.is_hit(segment, offset, len))
+}
+
 /// Finds out what `fd` is and binds it: two system calls, once a description.
 #[cold]
 #[inline(never)]
@@ -164,11 +172,11 @@ pub(crate) fn meet(segment: &'static Segment, fd: c_int, now_ns: u64) -> Option<
         od.position.store(ASK, Relaxed);
     }
     let Some(stat) = worth_steering(segment, fd, od) else {
-        od.state.store(LEFT_ALONE, Relaxed);
+        od.leave_alone();
         return None;
     };
     let Some(file) = segment.bind(stat.dev, stat.ino, stat.size) else {
-        od.state.store(LEFT_ALONE, Relaxed);
+        od.leave_alone();
         return None;
     };
     od.file.store(file.index, Relaxed);
@@ -243,7 +251,7 @@ pub(crate) fn changed(fd: c_int) {
         && let Some(known) = known(fd)
     {
         known.od.position.store(ASK, Relaxed);
-        known.od.state.store(UNBOUND, Relaxed);
+        known.od.unbind();
     }
 }
 
@@ -291,7 +299,7 @@ fn claim(fd: c_int, position: u64, flags: u32) -> Option<u64> {
         }
         let stamp = od.stamp.load(Relaxed).wrapping_add(1);
         od.stamp.store(stamp, Relaxed);
-        od.state.store(UNBOUND, Relaxed);
+        od.unbind();
         od.flags.store(flags, Relaxed);
         od.forks.store(FORKS.load(Relaxed), Relaxed);
         od.reads.store(0, Relaxed);
@@ -303,7 +311,25 @@ fn claim(fd: c_int, position: u64, flags: u32) -> Option<u64> {
 
 impl Known {
     #[inline(always)]
-    fn bound(self, segment: &'static Segment) -> Option<Bound> {
+    pub(crate) fn is_left_alone(self) -> bool {
+        self.od.state.load(Relaxed) == LEFT_ALONE
+    }
+
+    /// Whether a read lies in one page that is settled and known to be used, within the file. Says no to most that it
+    /// need not say no to; only what it says yes to is cheap.
+    #[inline(always)]
+    pub(crate) fn is_hit(self, segment: &'static Segment, offset: u64, len: usize) -> bool {
+        let index = self.od.file.load(Relaxed); // NO_FILE unless bound
+        let Some(file) = segment.file(index) else { return false };
+        let end = offset.wrapping_add(len as u64);
+        file.generation.load(Relaxed) == self.od.generation.load(Relaxed)
+            && end <= file.size.load(Relaxed)
+            && (offset ^ end.wrapping_sub(1)) >> 12 == 0
+            && segment.is_hit(index, offset >> 12)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bound(self, segment: &'static Segment) -> Option<Bound> {
         let (index, generation) = (self.od.file.load(Relaxed), self.od.generation.load(Relaxed));
         let file = segment.file(index)?;
         (file.generation.load(Relaxed) == generation).then_some(Bound {
@@ -331,16 +357,26 @@ impl Known {
         FDS.get(self.fd as u32 as usize).is_some_and(|place| place.load(Relaxed) == self.entry)
     }
 
+    /// [`Known::reserve`], unless it is time to ask the kernel: `None`.
+    #[inline(always)]
+    pub(crate) fn next(self, len: usize) -> Option<u64> {
+        let reads = self.od.reads.load(Relaxed).wrapping_add(1);
+        self.od.reads.store(reads, Relaxed);
+        if reads.is_multiple_of(RESYNC_READS_SHARED) && self.is_due(reads) {
+            self.od.position.store(ASK, Relaxed);
+            return None;
+        }
+        self.reserve(len)
+    }
+
     /// Takes the next `len` bytes of the position, as the kernel will. `None`: ask the kernel first.
     ///
     /// Taken before the call and not after it, so that sixteen threads that wait in `read` on one descriptor tell of
     /// sixteen different places.
     #[inline(always)]
     pub(crate) fn reserve(self, len: usize) -> Option<u64> {
-        let reads = self.od.reads.load(Relaxed).wrapping_add(1);
-        self.od.reads.store(reads, Relaxed);
         let at = self.od.position.fetch_add(len as u64, Relaxed);
-        (at < ASK && !reads.is_multiple_of(RESYNC_READS)).then_some(at)
+        (at < ASK).then_some(at)
     }
 
     /// Takes the next `len` bytes of where the kernel says that the position is.
@@ -364,10 +400,10 @@ impl Known {
         self.od.flags.load(Relaxed) & SHARED != 0 || self.od.forks.load(Relaxed) != FORKS.load(Relaxed)
     }
 
-    /// Whether this read of an uncertain description should ask the kernel even if all seems well.
-    #[inline(always)]
-    pub(crate) fn is_due(self) -> bool {
-        self.od.reads.load(Relaxed).is_multiple_of(RESYNC_READS_SHARED) && self.is_uncertain()
+    #[cold]
+    #[inline(never)]
+    fn is_due(self, reads: u32) -> bool {
+        reads.is_multiple_of(RESYNC_READS) || self.is_uncertain()
     }
 
     /// The program gave advice on the whole description: it decides from now on.
@@ -430,6 +466,16 @@ impl Bound {
 }
 
 impl Description {
+    fn unbind(&self) {
+        self.file.store(NO_FILE, Relaxed);
+        self.state.store(UNBOUND, Relaxed);
+    }
+
+    fn leave_alone(&self) {
+        self.file.store(NO_FILE, Relaxed);
+        self.state.store(LEFT_ALONE, Relaxed);
+    }
+
     const fn new() -> Self {
         Self {
             refs: AtomicU32::new(0),

@@ -361,6 +361,17 @@ impl Segment {
 
     // ---- leaves ----------------------------------------------------------------------------------------------------
 
+    /// Shim: the hit. Whether page `page` of `file` is settled and its use is known already, so that there is nothing to
+    /// do; otherwise [`Segment::touch`] says how it stands. A third of its instructions.
+    #[inline(always)]
+    pub fn is_hit(&self, file: u32, page: u64) -> bool {
+        let leaf = page >> 6;
+        let slot = &self.leaves[leaf_index(file, leaf)];
+        slot.key.load(Ordering::Acquire) == leaf_key(file, leaf)
+            && (slot.settled.load(Ordering::Relaxed) & slot.used.load(Ordering::Relaxed)) >> (page & 63) & 1
+                != 0
+    }
+
     /// Shim: how bytes `[offset, offset + len)` of `file` stand, and marks their pages used. Reads over more than two
     /// leaves are judged by their first and last: a mark in between is met by the agent's own clock. O(1).
     #[inline]
@@ -554,6 +565,19 @@ mod tests {
         assert_eq!(s.touch(3, 7 << 12, 8192), Standing::Loud);
         assert_eq!(s.harvest(3, 0), Some(Harvest { file: 3, leaf: 0, used: 0b1_1001_0001 }));
         assert_eq!(s.harvest(3, 0), None);
+    }
+
+    #[test]
+    fn a_hit_is_a_settled_page_whose_use_is_known() {
+        let s = segment();
+        s.publish(3, 0, 0xFF, 0x0F);
+        assert!(!s.is_hit(3, 1), "its use is not known yet");
+        s.touch(3, 0, 8 << 12);
+        assert!(s.is_hit(3, 1) && s.is_hit(3, 3));
+        assert!(!s.is_hit(3, 4), "quiet only");
+        assert!(!s.is_hit(3, 65) && !s.is_hit(4, 1), "another leaf, another file");
+        s.harvest(3, 0);
+        assert!(!s.is_hit(3, 1), "the agent took the bit: set it again");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 mod agent;
 mod program;
 
+mod cost;
 mod hostile;
 mod told;
 mod tools;
