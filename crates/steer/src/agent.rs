@@ -46,9 +46,15 @@ const SIZE_MIN: u64 = 128 << 10;
 const DRAIN_MAX: usize = 256;
 /// The longest sleep; the heartbeat is no older.
 const SLEEP_MAX_NS: u64 = 100_000_000;
-/// After an event the agent looks again so soon without being rung for, for as long as AWAKE_NS.
-const DOZE_NS: u64 = 50_000;
-const AWAKE_NS: u64 = 300_000;
+/// So many events in a row that led to no fetch, and the agent dozes: it looks again by itself after about twice the device's
+/// latency, and nobody need ring. Ringing costs the reader a system call, and on a fast device its turn on the processor.
+const VAIN_MAX: u32 = 16;
+const DOZE_NS_MIN: u64 = 100_000;
+const DOZE_NS_MAX: u64 = 1_000_000;
+/// It dozes as long as something comes at least each so many dozes.
+const DOZES: u64 = 4;
+/// While something may come at any moment the agent does not sleep longer.
+const NAP_NS: u64 = 50_000;
 /// A place in the ring that is claimed and not published for so long belongs to a program that was killed.
 const STUCK_NS: u64 = 50_000_000;
 /// The size of a file that is read past its end is looked at so often.
@@ -57,9 +63,11 @@ const REFRESH_NS: u64 = 10_000_000;
 const IDLE_NS: u64 = 1_000_000_000;
 const HOUSEKEEPING_NS: u64 = 100_000_000;
 const MEMORY_NS: u64 = 1_000_000_000;
-/// Pages sampled around a read of unknown pages that were there: doubled each time, 256 KiB to 16 MiB.
+/// Pages looked at around a read of unknown pages that were there: 256 KiB, twice that next to it, up to 8 MiB (60 us).
 const SAMPLE_MIN: u64 = 64;
-const SAMPLE_MAX: u64 = 4096;
+const SAMPLE_MAX: u64 = 2048;
+/// Where nothing is cached but what is read, the agent looks around at one read in so many.
+const SAMPLES_SKIP_MAX: u32 = 32;
 /// A read told so recently cannot have been served by a device yet: what is present was present before.
 const FRESH_NS: u64 = 60_000;
 /// Pages of a read that are looked at one by one.
@@ -68,6 +76,8 @@ const JUDGED_MAX: u64 = 4096;
 const HIT_NS: u64 = 20_000;
 /// Leaves harvested in one housekeeping: 65,536 are all.
 const HARVEST_MAX: usize = 8192;
+/// Leaves before a read that are harvested before it is told: 4 MiB, what a reader of present pages passes in a millisecond.
+const LEAVES_BEHIND: u64 = 16;
 /// Threads whose latest read is remembered.
 const THREADS_MAX: usize = 4096;
 const DESCRIPTORS_MAX: usize = 16_384;
@@ -171,7 +181,9 @@ struct Held {
     account: PageTable,
     fetched: u64,
     missed: u64,
-    sample: u64,
+    /// Looks around in a row that found nothing, and reads until the next look.
+    samples_vain: u32,
+    samples_skip: u32,
 }
 
 /// The latest read that a thread told of.
@@ -214,6 +226,8 @@ struct State {
     descriptors: usize,
     numbered: u64,
     active: Nanos,
+    /// Events in a row that led to no fetch.
+    vain: u32,
     stuck: Option<Nanos>,
     kept: Nanos,
     measured: Nanos,
@@ -261,6 +275,7 @@ impl State {
             descriptors: 0,
             numbered: 0,
             active: Nanos(0),
+            vain: 0,
             stuck: None,
             kept: Nanos(0),
             measured: Nanos(0),
@@ -311,6 +326,7 @@ impl State {
             };
             self.stuck = None;
             self.events += 1;
+            self.vain = self.vain.saturating_add(1);
             self.take(&event);
         }
     }
@@ -430,7 +446,8 @@ impl State {
             account: PageTable::new(PageIndex(size.div_ceil(PAGE_SIZE))),
             fetched: 0,
             missed: 0,
-            sample: SAMPLE_MIN,
+            samples_vain: 0,
+            samples_skip: 0,
         };
         self.files.insert(event.file, held);
         self.descriptors += 1;
@@ -475,6 +492,7 @@ impl State {
         if pages.is_empty() {
             return;
         }
+        self.harvest_around(event.file, pages, now);
         let told_ns = event.at_ns.saturating_sub(self.start_ns);
         if self.missing(event.file, pages) > 0 {
             self.sample(event.file, pages, now.0.saturating_sub(told_ns) < FRESH_NS, now);
@@ -570,26 +588,47 @@ impl State {
 
     // ---- what the kernel's cache holds -----------------------------------------------------------------------------
 
-    /// Looks at unknown pages that are read, and beyond them as long as everything is there.
+    /// Looks at unknown pages that are read and, where they are there, around them as far as everything is there. Reads
+    /// that find nothing cost one look at their own pages; where looking around was vain, it is done less and less often.
     fn sample(&mut self, slot: u32, pages: Extent, fresh: bool, now: Nanos) {
         let Some(held) = self.files.get_mut(&slot) else { return };
         let Some(descriptor) = &held.descriptor else { return };
-        let end = held.size.div_ceil(PAGE_SIZE);
-        let start = pages.start.0 / SAMPLE_MIN * SAMPLE_MIN;
-        let around =
-            Extent::between(PageIndex(start), PageIndex(end.min(pages.end().0.max(start + held.sample))));
-        let Some(presence) = descriptor.presence(around) else { return };
-        let there = presence.iter().filter(|&&b| b & 1 == 1).count() as u64;
-        held.sample = if there == around.count.0 { (2 * held.sample).min(SAMPLE_MAX) } else { SAMPLE_MIN };
+        if held.samples_skip > 0 {
+            held.samples_skip -= 1;
+            return;
+        }
+        let own = Extent { count: pages.count.min(PageCount(SAMPLE_MAX)), ..pages };
+        if descriptor.presence(own).is_none_or(|presence| presence.iter().any(|&b| b & 1 == 0)) {
+            return;
+        }
+        let end = PageIndex(held.size.div_ceil(PAGE_SIZE));
+        let start = PageIndex(pages.start.0 / SAMPLE_MIN * SAMPLE_MIN);
+        let (mut at, mut span) = (start, PageCount(SAMPLE_MIN.max(own.end().since(start).0)));
+        let mut present: Vec<Extent> = Vec::new();
+        while at < end && at.since(start).0 < SAMPLE_MAX {
+            let around = Extent::between(at, end.min(at + span));
+            let Some(presence) = descriptor.presence(around) else { break };
+            let found = runs(around, &presence, true);
+            let all = found.first() == Some(&around);
+            present.extend(found);
+            (at, span) = (around.end(), span + span);
+            if !all {
+                break;
+            }
+        }
+        let there: u64 = present.iter().map(|run| run.count.0).sum();
+        held.samples_vain =
+            if there > own.count.0 { 0 } else { (held.samples_vain + 1).min(SAMPLES_SKIP_MAX) };
+        held.samples_skip = held.samples_vain;
         let file = FileId(u64::from(slot));
-        for run in runs(around, &presence, true) {
+        for run in present {
             // The read itself may have brought its pages by now, unless it was told just now.
             let parts = if fresh {
                 [run, Extent::new(0, 0)]
             } else {
                 [
-                    Extent::between(run.start, run.end().min(pages.start)),
-                    Extent::between(run.start.max(pages.end()), run.end()),
+                    Extent::between(run.start, run.end().min(own.start)),
+                    Extent::between(run.start.max(own.end()), run.end()),
                 ]
             };
             for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -663,6 +702,7 @@ impl State {
         loop {
             let now = self.now();
             let Some(Action::Fetch { id, file, pages, .. }) = self.wave.poll(now) else { break };
+            self.vain = 0;
             let input = self.fetch(id, file.0 as u32, pages, now);
             if let Some(input) = input {
                 self.wave.handle(self.now(), input);
@@ -855,6 +895,19 @@ impl State {
         }
     }
 
+    /// What was read quietly on the way here, before the brain is asked where this read belongs.
+    fn harvest_around(&mut self, slot: u32, pages: Extent, now: Nanos) {
+        let Some(held) = self.files.get(&slot) else { return };
+        let (first, last) = (pages.start.0 / 64, pages.end().0 / 64);
+        let leaves: Vec<u64> =
+            held.published.range(first.saturating_sub(LEAVES_BEHIND)..=last + 1).copied().collect();
+        for leaf in leaves {
+            if let Some(harvest) = self.segment.harvest(slot, leaf) {
+                self.harvested(harvest, now);
+            }
+        }
+    }
+
     fn let_go_if_closed(&mut self, slot: u32) {
         let closed = self.files.get(&slot).is_some_and(|held| {
             held.outstanding == 0
@@ -949,18 +1002,34 @@ impl State {
     fn sleep(&mut self) {
         let now = self.now();
         let due = self.arrivals.next_look().map_or(SLEEP_MAX_NS, |due| due.since(now).0).min(SLEEP_MAX_NS);
-        let awake = now.since(self.active).0 < AWAKE_NS;
-        let patience = if awake || self.segment.has_events() { due.min(DOZE_NS) } else { due };
+        let doze = self.doze_ns();
+        let dozes = self.vain >= VAIN_MAX && now.since(self.active).0 < DOZES * doze;
+        let patience = match (dozes, self.segment.has_events()) {
+            (true, _) => due.min(doze),
+            (false, true) => due.min(NAP_NS),
+            (false, false) => due,
+        };
         if patience < 5_000 {
             return;
         }
         let segment = &self.segment;
         let bell = segment.bell.load(Ordering::SeqCst);
+        if dozes {
+            futex_wait(&segment.bell, bell, Duration::from_nanos(patience));
+            return;
+        }
         segment.asleep.store(1, Ordering::SeqCst);
         if !segment.has_events() || self.stuck.is_some() {
             futex_wait(&segment.bell, bell, Duration::from_nanos(patience));
         }
         segment.asleep.store(0, Ordering::SeqCst);
+    }
+
+    /// Twice the latency of the fastest device, and longer the longer nothing came of what was heard: up to 1 ms.
+    fn doze_ns(&self) -> u64 {
+        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
+        let once = latencies.min().map_or(DOZE_NS_MIN, |latency| 2 * latency.0);
+        (once * u64::from(self.vain / VAIN_MAX)).clamp(DOZE_NS_MIN, DOZE_NS_MAX)
     }
 
     fn finish(mut self) -> Report {
@@ -999,11 +1068,8 @@ impl State {
                 window_lent: self.windows.lent(device),
             })
         });
-        let mut not_steered: BTreeMap<String, u64> = self
-            .refused
-            .iter()
-            .map(|(refusal, slots)| (format!("file | {}", refusal.words()), slots.len() as u64))
-            .collect();
+        let mut not_steered: BTreeMap<String, u64> =
+            self.refused.iter().map(|(refusal, slots)| (refusal.kind(), slots.len() as u64)).collect();
         not_steered.extend(self.dormant.iter().map(|(&words, &n)| (words.to_string(), n)));
         Report {
             elapsed_s: now.0 as f64 / 1e9,
@@ -1021,6 +1087,7 @@ impl State {
             events: self.events,
             memory: self.memory,
             not_steered,
+            unsurprising: [Refusal::Gone, Refusal::NotAskedFor].map(Refusal::kind).into(),
             devices: devices.collect(),
             files,
         }
@@ -1091,4 +1158,151 @@ fn thread_cpu_s() -> f64 {
     // SAFETY: writes one timespec that is ours.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::time::Instant;
+
+    /// The program's side: what the shim does, in a few lines.
+    struct Program<'a> {
+        segment: &'a SharedSegment,
+        file: File,
+        slot: bowwave_wire::FileRef,
+    }
+
+    impl<'a> Program<'a> {
+        fn open(segment: &'a SharedSegment, file: File) -> Self {
+            let meta = file.metadata().unwrap();
+            let slot = segment.bind(meta.dev(), meta.ino(), meta.len()).unwrap();
+            let this = Self { segment, file, slot };
+            this.tell(Kind::Seen, 0, meta.len(), 0);
+            this
+        }
+
+        fn tell(&self, kind: Kind, offset: u64, len: u64, waited_ns: u32) {
+            let event = Event {
+                kind,
+                detail: 0,
+                pid: std::process::id(),
+                tid: 1,
+                fd: self.file.as_raw_fd(),
+                file: self.slot.index,
+                generation: self.slot.generation,
+                offset,
+                len,
+                at_ns: monotonic_ns(),
+                waited_ns,
+            };
+            if self.segment.push(&event) {
+                ring(&self.segment.bell);
+            }
+        }
+
+        /// Reads, and says whether anybody wanted to hear of it.
+        fn read(&self, offset: u64, len: usize) -> bool {
+            let standing = self.segment.touch(self.slot.index, offset, len as u64);
+            let loud = standing == bowwave_wire::Standing::Loud;
+            if loud {
+                self.tell(Kind::Read, offset, len as u64, 0);
+            }
+            let began = Instant::now();
+            self.file.read_at(&mut vec![0; len], offset).unwrap();
+            let waited = began.elapsed().as_nanos() as u32;
+            if waited > 5_000 {
+                self.tell(Kind::Done, offset, len as u64, waited);
+            }
+            loud
+        }
+    }
+
+    fn temporary(pages: usize) -> (tempfile::TempDir, File) {
+        // Not in /tmp, which may be memory: there is nothing to read ahead there.
+        let dir = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![7; pages * 4096]).unwrap();
+        (dir, File::open(path).unwrap())
+    }
+
+    fn absent(file: &File) {
+        file.sync_all().unwrap();
+        // SAFETY: advice on an open descriptor touches no memory of ours.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    }
+
+    fn agent() -> (tempfile::TempDir, Agent) {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+        let agent = Agent::serve(segment, Options { lend_windows: false, ..Options::default() });
+        (dir, agent)
+    }
+
+    #[test]
+    fn a_reader_is_run_ahead_of() {
+        let (_dir, agent) = agent();
+        let (_tmp, file) = temporary(4096);
+        absent(&file);
+        let segment = Arc::clone(&agent.segment);
+        let program = Program::open(&segment, file);
+        let loud = (0..4096 / 32).filter(|i| program.read(i * 131_072, 131_072)).count();
+        std::thread::sleep(Duration::from_millis(5));
+        let report = agent.stop();
+        assert!(loud < 128, "some pages became quiet");
+        assert_eq!(report.bytes_used, 4096 * 4096);
+        assert_eq!(report.files.len(), 1);
+        assert!(report.decisions.windows > 0 && report.decisions.pages_ahead > 0, "{report:?}");
+        assert_eq!((report.events_lost, report.not_steered.len()), (0, 0), "{report:?}");
+    }
+
+    #[test]
+    fn a_cached_file_goes_quiet() {
+        let (_dir, agent) = agent();
+        let (_tmp, file) = temporary(2048);
+        let segment = Arc::clone(&agent.segment);
+        let program = Program::open(&segment, file);
+        for i in 0..64 {
+            program.read(i * 4096, 4096);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let loud = (0..2048).filter(|i| program.read(i * 4096, 4096)).count();
+        let report = agent.stop();
+        assert!(loud < 200, "{loud} of 2048 reads of present pages were told");
+        assert_eq!(report.bytes_fetched, 0, "{report:?}");
+    }
+
+    #[test]
+    fn a_dry_run_fetches_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+        let agent = Agent::serve(Arc::clone(&segment), Options { dry_run: true, ..Options::default() });
+        assert_eq!(segment.kernel_default.load(Ordering::Relaxed), KERNEL_AS_IS);
+        let (_tmp, file) = temporary(1024);
+        absent(&file);
+        let program = Program::open(&segment, file);
+        assert!((0..32).all(|i| program.read(i * 131_072, 131_072)), "nothing is quiet");
+        let report = agent.stop();
+        assert_eq!((report.bytes_fetched, report.fetch_calls), (0, 0));
+        assert!(report.decisions.windows > 0);
+    }
+
+    #[test]
+    fn a_file_that_was_not_asked_for_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+        let selection = Selection { only: vec!["*.gguf".into()], except: Vec::new() };
+        let agent = Agent::serve(Arc::clone(&segment), Options { selection, ..Options::default() });
+        let (_tmp, file) = temporary(64);
+        let program = Program::open(&segment, file);
+        let slot = segment.file(program.slot.index).unwrap();
+        let began = Instant::now();
+        while slot.ignored.load(Ordering::Acquire) == 0 && began.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(slot.kernel.load(Ordering::Relaxed), KERNEL_ON);
+        assert_eq!(agent.stop().not_steered.values().sum::<u64>(), 1);
+    }
 }

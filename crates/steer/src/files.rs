@@ -33,8 +33,13 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// As the summary counts it.
+    pub(crate) fn kind(self) -> String {
+        format!("file | {}", self.words())
+    }
+
     /// In a sentence "12 files ...".
-    pub(crate) const fn words(self) -> &'static str {
+    const fn words(self) -> &'static str {
         match self {
             Self::Gone => "closed before they could be looked at",
             Self::NotPermitted => "not readable by bowwave",

@@ -6,7 +6,7 @@
 //! bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 0 windows thrashed; 4.1 MB fetched in vain
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use bowwave_core::{Counters, PAGE_SIZE};
@@ -45,6 +45,9 @@ pub struct Report {
     pub memory: u64,
     /// What was not steered, and how often.
     pub not_steered: BTreeMap<String, u64>,
+    /// Of those, what is no news: files that the user excluded, or that were closed at once.
+    #[serde(skip)]
+    pub unsurprising: BTreeSet<String>,
     /// Devices as they were learnt.
     pub devices: Vec<DeviceReport>,
     /// Files, most used first.
@@ -144,7 +147,12 @@ impl Report {
         if self.events_lost > 0 {
             parts.push(format!("{} lost", count(self.events_lost, "event")));
         }
-        let left: Vec<String> = self.not_steered.iter().map(|(what, n)| count(*n, what)).collect();
+        let left: Vec<String> = self
+            .not_steered
+            .iter()
+            .filter(|(what, _)| !self.unsurprising.contains(*what))
+            .map(|(what, n)| count(*n, what))
+            .collect();
         if !left.is_empty() {
             parts.push(format!("not steered: {}", left.join(", ")));
         }

@@ -180,7 +180,10 @@ fn write_json(file: fs::File, report: &Report) -> io::Result<()> {
 
 fn create(path: &Path) -> Result<fs::File, ExitCode> {
     fs::File::create(path).map_err(|error| {
-        eprintln!("bowwave: cannot create {}: {error}; name a file in a directory that you may write to", path.display());
+        eprintln!(
+            "bowwave: cannot create {}: {error}; name a file in a directory that you may write to",
+            path.display()
+        );
         ExitCode::from(CANNOT_CREATE)
     })
 }
