@@ -35,6 +35,7 @@ use crate::device_window::{CALL_PAGES_MAX, DeviceWindows};
 use crate::explain_file::{DecisionLine, FileLine, HEADER, LEGEND};
 use crate::files::{Descriptor, Origin, Refusal, runs};
 use crate::memory;
+use crate::priority;
 use crate::prober::Probers;
 use crate::segment::{SegmentError, SharedSegment, futex_wait, monotonic_ns, ring};
 use crate::select::Selection;
@@ -70,6 +71,9 @@ const SAMPLE_MAX: u64 = 2048;
 const SAMPLES_SKIP_MAX: u32 = 32;
 /// A read told so recently cannot have been served by a device yet: what is present was present before.
 const FRESH_NS: u64 = 60_000;
+/// A read told so long ago, of pages that are settled by now, was told before that was published: it is old news. A reader
+/// of cached pages sends a thousand of these while the agent takes the first.
+const STALE_NS: u64 = 200_000;
 /// Pages of a read that are looked at one by one.
 const JUDGED_MAX: u64 = 4096;
 /// A wait that is told as such: longer than a hit.
@@ -293,7 +297,7 @@ impl State {
     }
 
     fn run(mut self, stop: &AtomicBool) -> Report {
-        prompt_timers();
+        priority::prompt(self.options.lend_windows && is_root());
         loop {
             self.beat();
             self.drain(DRAIN_MAX);
@@ -492,8 +496,13 @@ impl State {
         if pages.is_empty() {
             return;
         }
-        self.harvest_around(event.file, pages, now);
         let told_ns = event.at_ns.saturating_sub(self.start_ns);
+        if now.0.saturating_sub(told_ns) > STALE_NS && self.is_settled(event.file, pages) {
+            self.account_used(event.file, pages);
+            self.wave.handle(now, Input::Used { file: FileId(u64::from(event.file)), pages });
+            return;
+        }
+        self.harvest_around(event.file, pages, now);
         if self.missing(event.file, pages) > 0 {
             self.sample(event.file, pages, now.0.saturating_sub(told_ns) < FRESH_NS, now);
         }
@@ -577,6 +586,19 @@ impl State {
             }
         }
         Extent::covering(event.offset, event.len).intersection(Extent::new(0, held.size.div_ceil(PAGE_SIZE)))
+    }
+
+    /// Whether the brain would not ask to be told of a read of these pages.
+    fn is_settled(&self, slot: u32, pages: Extent) -> bool {
+        let file = FileId(u64::from(slot));
+        let (first, last) = (pages.start.0, pages.end().0 - 1);
+        pages.count.0 <= JUDGED_MAX
+            && (first / 64..=last / 64).all(|leaf| {
+                let from = if leaf == first / 64 { first % 64 } else { 0 };
+                let to = if leaf == last / 64 { last % 64 } else { 63 };
+                let mask = (!0 << from) & (!0 >> (63 - to));
+                self.wave.leaf(file, leaf).1 & mask == mask
+            })
     }
 
     /// Pages that the brain does not know of.
@@ -1131,12 +1153,6 @@ fn complain(error: std::io::Error) {
 fn is_root() -> bool {
     // SAFETY: a plain system call.
     unsafe { libc::geteuid() == 0 }
-}
-
-/// Sleeps end when they should: the kernel's slack of 50 us is most of a fast device's latency.
-fn prompt_timers() {
-    // SAFETY: concerns this thread only.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000 as libc::c_ulong) };
 }
 
 /// As many descriptors as we may have; half of them, and no more than [`DESCRIPTORS_MAX`], for files.

@@ -19,6 +19,7 @@ mod files;
 mod launch;
 mod library;
 mod memory;
+mod priority;
 mod prober;
 mod segment;
 mod select;

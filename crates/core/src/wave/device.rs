@@ -44,7 +44,6 @@ pub(crate) struct Device {
     alone_ns: u64,
     flight_max: u32,
     in_flight: u32,
-    in_flight_pages: u64,
     /// Whether the limit held anything back since it last changed.
     limited: bool,
     /// Requests finished since the limit last changed, and how many of them took more than one and a half times their best.
@@ -74,7 +73,6 @@ impl Default for Device {
             alone_ns: 0,
             flight_max: FLIGHT_MIN,
             in_flight: 0,
-            in_flight_pages: 0,
             limited: false,
             finished: 0,
             slow: 0,
@@ -212,26 +210,20 @@ impl Device {
         self.flight_max
     }
 
-    /// Pages in flight.
-    pub(crate) fn in_flight_pages(&self) -> u64 {
-        self.in_flight_pages
-    }
-
-    /// A request of ours of `pages` pages goes out.
-    pub(crate) fn issued(&mut self, now: Nanos, pages: u64) {
+    /// A request of ours goes out.
+    pub(crate) fn issued(&mut self, now: Nanos) {
         if self.in_flight == 0 {
             self.busy_since = now;
             self.round_start = now;
             self.round_bytes = 0;
         }
         self.in_flight += 1;
-        self.in_flight_pages += pages;
     }
 
     /// A request of ours of `bytes` has arrived `took` after it went out; `jump` if it did not continue the one sent before.
     pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, jump: bool) {
         let together = self.in_flight;
-        self.gone(bytes.0 / crate::units::PAGE_SIZE);
+        self.gone();
         let best = self.best(class(bytes));
         let slow = best > 0 && 2 * took.0 > 3 * best;
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
@@ -284,10 +276,9 @@ impl Device {
         }
     }
 
-    /// A request of ours of `pages` pages is not in flight any more, whatever became of it.
-    pub(crate) fn gone(&mut self, pages: u64) {
+    /// A request of ours is not in flight any more, whatever became of it.
+    pub(crate) fn gone(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.in_flight_pages = self.in_flight_pages.saturating_sub(pages);
     }
 }
 
@@ -308,7 +299,7 @@ mod tests {
                 let start = free.pop().unwrap().0.max(now);
                 free.push(Reverse(start + latency_us * 1000));
                 flying.push(Reverse((start + latency_us * 1000, now)));
-                device.issued(Nanos(now), 32);
+                device.issued(Nanos(now));
             }
             let Reverse((done, issued)) = flying.pop().unwrap();
             now = done;

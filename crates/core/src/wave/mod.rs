@@ -655,7 +655,7 @@ impl Wave {
             if sent {
                 queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued), flight.jump);
             } else {
-                queue.device.gone(flight.pages.count.0);
+                queue.device.gone();
             }
         }
     }
@@ -664,7 +664,7 @@ impl Wave {
         let Some(flight) = self.flights.remove(&id) else { return };
         self.counters.fetches_failed += 1;
         if let Some(queue) = self.queues.get_mut(&flight.device) {
-            queue.device.gone(flight.pages.count.0);
+            queue.device.gone();
         }
         self.forget(flight.file, flight.pages, false);
     }
@@ -756,7 +756,7 @@ impl Wave {
                 self.unread += file.table.set(PageBit::Ahead, pages).0;
                 self.counters.pages_ahead += pages.count.0;
             }
-            queue.device.issued(now, pages.count.0);
+            queue.device.issued(now);
             let jump = queue.last_end != (id, pages.start.0);
             queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
             queue.last_end = (id, pages.end().0);
