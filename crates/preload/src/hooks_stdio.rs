@@ -81,8 +81,6 @@ struct Stream {
     fd: c_int,
     unread: *const u8,
     unread_len: usize,
-    /// Bytes from the buffer's beginning to where the last refill ended.
-    filled_len: usize,
     buffer_len: usize,
     /// Position of the descriptor, if glibc knows it.
     position: Option<u64>,
@@ -105,7 +103,8 @@ fn unread(fp: *mut FILE) -> usize {
 }
 
 impl Stream {
-    /// A stream that reads from a descriptor which is watched, or may become so.
+    /// A stream that reads from a descriptor.
+    #[inline(always)]
     fn of(fp: *mut FILE) -> Option<Self> {
         if fp.is_null() || state::segment().is_none() || !IS_GLIBC.load(Relaxed) {
             return None;
@@ -114,7 +113,7 @@ impl Stream {
         // not the place of the struct.
         unsafe {
             let fd = field!(fp, fileno);
-            if fd < 0 || field!(fp, flags) & (NO_READS | IN_BACKUP | PUTTING) != 0 || !is_watched(fd) {
+            if fd < 0 || field!(fp, flags) & (NO_READS | IN_BACKUP | PUTTING) != 0 {
                 return None;
             }
             let (unread, end) = (field!(fp, read_ptr), field!(fp, read_end));
@@ -125,9 +124,8 @@ impl Stream {
             }
             let buffer_len = if base.is_null() { BUFFER_BYTES } else { limit as usize - base as usize };
             let unread_len = if base.is_null() { 0 } else { end as usize - unread as usize };
-            let filled_len = if base.is_null() { 0 } else { end as usize - base as usize };
             let position = u64::try_from(field!(fp, offset)).ok();
-            Some(Self { fd, unread, unread_len, filled_len, buffer_len, position })
+            Some(Self { fd, unread, unread_len, buffer_len, position })
         }
     }
 
@@ -140,6 +138,7 @@ impl Stream {
 
     /// Where the descriptor is. Once the program has sought, glibc knows it; before, we have seen every refill; and the
     /// kernel is asked where somebody else may have moved it, and now and then.
+    #[inline(always)]
     fn position(&self) -> Option<u64> {
         let certain = state::known(self.fd).filter(|known| !known.is_uncertain());
         let expected = certain.and_then(|known| self.position.or_else(|| known.next(0)));
@@ -148,7 +147,8 @@ impl Stream {
 
     /// Performs `call`, which will read between `missing` and `missing_max` bytes more than are buffered, and returns how
     /// many it handed out; less than 0, unknown.
-    fn refill(&self, fp: *mut FILE, missing: usize, missing_max: usize, call: &mut dyn FnMut() -> isize) {
+    #[inline(always)]
+    fn refill(&self, fp: *mut FILE, missing: usize, missing_max: usize, mut call: impl FnMut() -> isize) {
         let Some(position) = self.position() else {
             call();
             return;
@@ -160,6 +160,9 @@ impl Stream {
             handed_out = call();
             if handed_out == 0 { 0 } else { len as isize }
         });
+        if self.position.is_some() {
+            return state::moved(self.fd);
+        }
         match self.expected(position, handed_out, missing_max <= buffer, fp) {
             Some(now) => state::sought(self.fd, now),
             None => state::moved(self.fd),
@@ -169,14 +172,19 @@ impl Stream {
     /// Where the descriptor is after the call. What was read is what was handed out and not buffered before, and what is
     /// buffered now; where one refill was enough, it is what the buffer holds. Worked example: at 8192 with 96 unread,
     /// 200 handed out, 3992 unread afterwards: 8192 - 96 + 200 + 3992 = 12288, one buffer further.
+    #[inline(always)]
     fn expected(&self, before: u64, handed_out: isize, is_one: bool, fp: *mut FILE) -> Option<i64> {
-        let after = Self::of(fp).filter(|after| after.position.is_none())?;
+        // SAFETY: as in `Stream::of`.
+        let (is_plain, filled) = unsafe {
+            let is_plain = field!(fp, flags) & IN_BACKUP == 0 && field!(fp, offset) < 0;
+            (is_plain, (field!(fp, read_end) as usize).wrapping_sub(field!(fp, buf_base) as usize))
+        };
         let read = match u64::try_from(handed_out) {
-            Ok(bytes) => bytes.wrapping_add(after.unread_len as u64).wrapping_sub(self.unread_len as u64),
-            Err(_) if is_one => after.filled_len as u64,
+            Ok(bytes) => bytes.wrapping_add(unread(fp) as u64).wrapping_sub(self.unread_len as u64),
+            Err(_) if is_one => filled as u64,
             Err(_) => return None,
         };
-        i64::try_from(before.wrapping_add(read)).ok()
+        i64::try_from(before.wrapping_add(read)).ok().filter(|_| is_plain)
     }
 
     /// Tells of a buffer that was read already.
@@ -213,10 +221,13 @@ fn refilling<R>(
     mut call: impl FnMut() -> R,
     bytes: impl Fn(&R) -> isize,
 ) -> R {
-    let Some(stream) = Stream::of(fp).filter(|stream| wanted > stream.unread_len) else { return call() };
+    let Some(stream) = Stream::of(fp).filter(|stream| wanted > stream.unread_len && is_watched(stream.fd))
+    else {
+        return call();
+    };
     let mut result = None;
     let missing = |wanted: usize| wanted.saturating_sub(stream.unread_len);
-    stream.refill(fp, missing(wanted), missing(wanted_max), &mut || bytes(result.insert(call())));
+    stream.refill(fp, missing(wanted), missing(wanted_max), || bytes(result.insert(call())));
     match result {
         Some(result) => result,
         None => call(),
@@ -245,7 +256,9 @@ fn reading_to<R>(
     }
     let mut again = call;
     match Stream::of(fp) {
-        Some(stream) if !stream.has(delimiter) => refilling(fp, stream.unread_len + 1, limit, again, bytes),
+        Some(stream) if is_watched(stream.fd) && !stream.has(delimiter) => {
+            refilling(fp, stream.unread_len + 1, limit, again, bytes)
+        }
         _ => again(),
     }
 }
@@ -253,7 +266,7 @@ fn reading_to<R>(
 #[cold]
 #[inline(never)]
 fn late(fp: *mut FILE) {
-    if let Some(stream) = Stream::of(fp) {
+    if let Some(stream) = Stream::of(fp).filter(|stream| is_watched(stream.fd)) {
         stream.refilled();
     }
 }

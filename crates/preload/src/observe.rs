@@ -22,7 +22,7 @@ use crate::state::{self, Bound, Known, Standing};
 use crate::sys;
 
 /// Of the settled reads, one in so many is timed.
-const SAMPLE_READS: u32 = 64;
+pub(crate) const SAMPLE_READS: u32 = 64;
 /// A settled page slower than this was not there after all. A cached 1 MiB read takes 100 us, so it is per 64 KiB.
 const SURPRISE_NS: u64 = 50_000;
 /// A quiet page slower than this was waited for.
@@ -62,7 +62,7 @@ pub(crate) fn observe<F: FnMut() -> isize + Copy>(fd: c_int, place: Place, len: 
             }
             let Some(offset) = known.next(len) else { return no_hit(segment, fd, place, len, call) };
             let hit = known.is_hit(segment, offset, len);
-            if if hit { !is_sampled(segment) } else { is_settled(segment, known, offset, len) } {
+            if if hit { !known.is_sampled(segment) } else { is_settled(segment, known, offset, len) } {
                 let returned = call();
                 known.give_back(len, returned);
                 return returned;
@@ -138,8 +138,13 @@ fn not_settled(
 pub(crate) fn observe_refill(fd: c_int, offset: u64, len: usize, call: &mut dyn FnMut() -> isize) -> isize {
     let Some(segment) = state::segment() else { return call() };
     match state::standing(segment, fd) {
-        Standing::Bound(bound) if is_settled(segment, bound.known, offset, len) => call(),
-        Standing::Bound(bound) => told(segment, bound, offset, len, call),
+        Standing::Bound(bound) => {
+            let hit = bound.known.is_hit(segment, offset, len);
+            if if hit { !is_sampled(segment) } else { is_settled(segment, bound.known, offset, len) } {
+                return call();
+            }
+            told(segment, bound, offset, len, call)
+        }
         Standing::LeftAlone => call(),
         Standing::Unmet => meet(segment, fd, Place::At(offset.cast_signed()), len, call),
     }

@@ -19,6 +19,7 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use crate::observe::SAMPLE_READS;
 use crate::sys;
 
 /// Descriptors that are followed.
@@ -315,8 +316,8 @@ impl Known {
         self.od.state.load(Relaxed) == LEFT_ALONE
     }
 
-    /// Whether a read lies in one page that is settled and known to be used, within the file. Says no to most that it
-    /// need not say no to; only what it says yes to is cheap.
+    /// Whether a read lies in a page or two that are settled and known to be used, within the file. Says no to much that
+    /// it need not say no to; but what it says yes to is cheap.
     #[inline(always)]
     pub(crate) fn is_hit(self, segment: &'static Segment, offset: u64, len: usize) -> bool {
         let index = self.od.file.load(Relaxed); // NO_FILE unless bound
@@ -324,8 +325,7 @@ impl Known {
         let end = offset.wrapping_add(len as u64);
         file.generation.load(Relaxed) == self.od.generation.load(Relaxed)
             && end <= file.size.load(Relaxed)
-            && (offset ^ end.wrapping_sub(1)) >> 12 == 0
-            && segment.is_hit(index, offset >> 12)
+            && segment.is_hit(index, offset, end)
     }
 
     #[inline(always)]
@@ -367,6 +367,16 @@ impl Known {
             return None;
         }
         self.reserve(len)
+    }
+
+    /// Picks one in 64 of the reads that [`Known::next`] counted.
+    #[inline(always)]
+    pub(crate) fn is_sampled(self, segment: &Segment) -> bool {
+        let sampled = self.od.reads.load(Relaxed).is_multiple_of(SAMPLE_READS);
+        if sampled {
+            segment.quiet_reads_64.fetch_add(1, Relaxed);
+        }
+        sampled
     }
 
     /// Takes the next `len` bytes of the position, as the kernel will. `None`: ask the kernel first.

@@ -361,15 +361,19 @@ impl Segment {
 
     // ---- leaves ----------------------------------------------------------------------------------------------------
 
-    /// Shim: the hit. Whether page `page` of `file` is settled and its use is known already, so that there is nothing to
-    /// do; otherwise [`Segment::touch`] says how it stands. A third of its instructions.
+    /// Shim: the hit. Whether bytes `[offset, end)` of `file` lie in one page or two that are settled and whose use is
+    /// known already, so that there is nothing to do; otherwise [`Segment::touch`] says how they stand. A third of its
+    /// instructions.
     #[inline(always)]
-    pub fn is_hit(&self, file: u32, page: u64) -> bool {
-        let leaf = page >> 6;
-        let slot = &self.leaves[leaf_index(file, leaf)];
-        slot.key.load(Ordering::Acquire) == leaf_key(file, leaf)
-            && (slot.settled.load(Ordering::Relaxed) & slot.used.load(Ordering::Relaxed)) >> (page & 63) & 1
-                != 0
+    pub fn is_hit(&self, file: u32, offset: u64, end: u64) -> bool {
+        let (first, last) = (offset >> 12, end.wrapping_sub(1) >> 12);
+        let more = last.wrapping_sub(first);
+        let slot = &self.leaves[leaf_index(file, first >> 6)];
+        let pages = slot.settled.load(Ordering::Relaxed) & slot.used.load(Ordering::Relaxed);
+        let wanted = 1 + 2 * (more & 1);
+        more <= 1
+            && slot.key.load(Ordering::Acquire) == leaf_key(file, first >> 6)
+            && (pages >> (first & 63)) & wanted == wanted
     }
 
     /// Shim: how bytes `[offset, offset + len)` of `file` stand, and marks their pages used. Reads over more than two
@@ -568,16 +572,21 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_is_a_settled_page_whose_use_is_known() {
+    fn a_hit_is_a_page_or_two_settled_and_of_known_use() {
         let s = segment();
         s.publish(3, 0, 0xFF, 0x0F);
-        assert!(!s.is_hit(3, 1), "its use is not known yet");
+        let hit = |file, page: u64, bytes| s.is_hit(file, page << 12, (page << 12) + bytes);
+        assert!(!hit(3, 1, 4096), "its use is not known yet");
         s.touch(3, 0, 8 << 12);
-        assert!(s.is_hit(3, 1) && s.is_hit(3, 3));
-        assert!(!s.is_hit(3, 4), "quiet only");
-        assert!(!s.is_hit(3, 65) && !s.is_hit(4, 1), "another leaf, another file");
+        assert!(hit(3, 1, 4096) && hit(3, 3, 1) && hit(3, 2, 4097));
+        assert!(!hit(3, 4, 4096) && !hit(3, 3, 4097), "quiet only");
+        assert!(!hit(3, 0, 8193), "three pages are for touch to judge");
+        assert!(!hit(3, 65, 1) && !hit(4, 1, 1), "another leaf, another file");
+        s.publish(3, 0, !0, !0);
+        s.touch(3, 0, 64 << 12);
+        assert!(hit(3, 63, 4096) && !hit(3, 63, 4097), "the second page is of the next leaf");
         s.harvest(3, 0);
-        assert!(!s.is_hit(3, 1), "the agent took the bit: set it again");
+        assert!(!hit(3, 1, 1), "the agent took the bit: set it again");
     }
 
     #[test]
