@@ -18,6 +18,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(cmd::demo::Args),
     Run(cmd::run::Args),
     Slow(cmd::slow::Args),
     Bench(cmd::bench::Args),
@@ -28,6 +29,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Demo(args) => cmd::demo::main(args),
         Command::Run(args) => cmd::run::main(args),
         Command::Slow(args) => cmd::slow::main(args),
         Command::Bench(args) => cmd::bench::main(args),

@@ -8,16 +8,16 @@
 //!
 //! It leaves nothing behind: no mount, no cgroup, no changed window; not on Ctrl-C and not on a panic either.
 
-mod arm;
-mod cell;
-mod failure;
+pub(super) mod arm;
+pub(super) mod cell;
+pub(super) mod failure;
 mod memory;
-mod place;
-mod player;
+pub(super) mod place;
+pub(super) mod player;
 mod show;
 mod thrash;
-mod undo;
-mod verdict;
+pub(super) mod undo;
+pub(super) mod verdict;
 
 use arm::Arm;
 use bowwave_lab::{DeviceModel, Params, Pattern, Set, catalogue, find, mixtures, published, scarce};
@@ -180,7 +180,7 @@ impl Bench<'_> {
                         cat_first: arm == Arm::Cat,
                         ..spec.clone()
                     };
-                    let cell = Cell { exe: self.exe, place, arm, spec, plan: &plan };
+                    let cell = Cell { exe: self.exe, place, arm, spec, plan: &plan, explain: None };
                     let run = cell.play()?;
                     self.bar.inc(1);
                     self.runs.push(Run {

@@ -85,6 +85,8 @@ pub(crate) struct Cell<'a> {
     pub(crate) arm: Arm,
     pub(crate) spec: Spec,
     pub(crate) plan: &'a Plan,
+    /// Where `bowwave run` is to write its decisions.
+    pub(crate) explain: Option<&'a Path>,
 }
 
 /// What was seen from outside while the player played.
@@ -161,6 +163,9 @@ impl Cell<'_> {
             command.args(["run", "--quiet", "--json"]).arg(summary);
             if self.arm == Arm::BowwaveUser {
                 command.arg("--no-window-lending");
+            }
+            if let Some(path) = self.explain {
+                command.arg("--explain").arg(path);
             }
             command.arg("--").arg(self.exe);
         }
