@@ -57,7 +57,7 @@ const DOZES: u64 = 4;
 /// While something may come at any moment the agent does not sleep longer.
 const NAP_NS: u64 = 50_000;
 /// A place in the ring that is claimed and not published for so long belongs to a program that was killed.
-const STUCK_NS: u64 = 50_000_000;
+const STUCK_NS: u64 = 1_000_000;
 /// The size of a file that is read past its end is looked at so often.
 const REFRESH_NS: u64 = 10_000_000;
 /// A descriptor of ours that is left alone so long is closed, and sooner if the program has closed the file.
