@@ -94,13 +94,15 @@ fn run(args: &Args) -> Result<(), Failure> {
     let mut summary = Summary::default();
     let mut lines = Lines::open(&args.file)?;
     let mut written = Ok(());
-    if !args.stats && !args.json && args.format == Format::Columns {
-        written = writeln!(out, "{}", legend());
-    }
+    let mut headed = args.stats || args.json || args.format != Format::Columns;
     while let Some(met) = lines.next_met()? {
         if args.stats {
             summary.count(&met);
             continue;
+        }
+        if !headed {
+            written = writeln!(out, "{}", legend());
+            headed = true;
         }
         written = written.and_then(|()| print(&mut out, args, &met));
         // Nobody reads on (`| head`): there is nothing left to say, and nothing wrong.
