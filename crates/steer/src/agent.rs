@@ -56,7 +56,11 @@ const DOZE_NS_MAX: u64 = 1_000_000;
 const DOZES: u64 = 4;
 /// While something may come at any moment the agent does not sleep longer.
 const NAP_NS: u64 = 50_000;
-/// A place in the ring that is claimed and not published for so long belongs to a program that was killed.
+/// An event this old, and older than two latencies, comes too late.
+const BEHIND_NS: u64 = 5_000_000;
+/// So long we must have kept up before the kernel's heuristics are switched off again.
+const KEPT_UP_NS: u64 = 250_000_000;
+/// A place in the ring that is claimed and not published for so long is given away: its program was stopped or killed.
 const STUCK_NS: u64 = 1_000_000;
 /// The size of a file that is read past its end is looked at so often.
 const REFRESH_NS: u64 = 10_000_000;
@@ -233,6 +237,10 @@ struct State {
     /// Events in a row that led to no fetch.
     vain: u32,
     stuck: Option<Nanos>,
+    /// When we were behind last, whether the kernel's heuristics are on for that, and how often they were switched on.
+    kept_up_since: Nanos,
+    handed_back: bool,
+    hand_backs: u64,
     kept: Nanos,
     measured: Nanos,
     memory: u64,
@@ -281,6 +289,9 @@ impl State {
             active: Nanos(0),
             vain: 0,
             stuck: None,
+            kept_up_since: Nanos(0),
+            handed_back: false,
+            hand_backs: 0,
             kept: Nanos(0),
             measured: Nanos(0),
             memory,
@@ -355,6 +366,9 @@ impl State {
         if event.kind == Kind::Process {
             return self.process(event);
         }
+        if self.is_behind(event, now) {
+            return;
+        }
         if !self.meet(event, now) {
             return;
         }
@@ -363,6 +377,37 @@ impl State {
             Kind::Done | Kind::Surprise => self.done(event, now),
             Kind::Advice => self.advised(event, now),
             Kind::Seen | Kind::Process => {}
+        }
+    }
+
+    /// Whether we have come too late to be of use to the read that the event tells of. Where readers keep every processor
+    /// busy we get our share of it and no more; then the kernel's own heuristics, which need no agent, are switched on
+    /// again until we have kept up for a while.
+    fn is_behind(&mut self, event: &Event, now: Nanos) -> bool {
+        let told = Nanos(event.at_ns.saturating_sub(self.start_ns));
+        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
+        let bearable = 2 * latencies.min().unwrap_or_default().0;
+        let behind = now.since(told).0 > bearable.max(BEHIND_NS) && self.begun;
+        if behind {
+            self.kept_up_since = now;
+        }
+        let hand_back = now.since(self.kept_up_since).0 < KEPT_UP_NS && self.kept_up_since > Nanos(0);
+        if hand_back != self.handed_back {
+            self.handed_back = hand_back;
+            self.hand_backs += u64::from(hand_back);
+            self.set_kernel(if hand_back { KERNEL_ON } else { KERNEL_OFF });
+        }
+        behind
+    }
+
+    /// Switches the kernel's heuristics for every file that we steer, now and from now on.
+    fn set_kernel(&self, kernel: u32) {
+        if !self.options.kernel_off || self.options.dry_run {
+            return;
+        }
+        self.segment.kernel_default.store(kernel, Ordering::Relaxed);
+        for slot in self.files.keys().filter_map(|&slot| self.segment.file(slot)) {
+            slot.kernel.store(kernel, Ordering::Relaxed);
         }
     }
 
@@ -1107,6 +1152,7 @@ impl State {
             processes: self.processes,
             events_lost: self.segment.events_lost.load(Ordering::Relaxed),
             events: self.events,
+            handed_back: self.hand_backs,
             memory: self.memory,
             not_steered,
             unsurprising: [Refusal::Gone, Refusal::NotAskedFor].map(Refusal::kind).into(),

@@ -39,6 +39,8 @@ pub struct Report {
     pub processes: u64,
     /// Events that found the ring full.
     pub events_lost: u64,
+    /// Times the agent could not keep up and the kernel's own heuristics were switched on again for a while.
+    pub handed_back: u64,
     /// Events handled.
     pub events: u64,
     /// Memory that prefetched pages might occupy at the end.
