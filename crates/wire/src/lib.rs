@@ -123,7 +123,7 @@ pub struct FileSlot {
     pub dev: AtomicU64,
     /// Inode number.
     pub ino: AtomicU64,
-    /// Bytes in the file when it was first met.
+    /// Bytes in the file when it was last met; a shim raises it when a read finds more, nobody lowers it.
     pub size: AtomicU64,
     /// Counts up when the agent recycles the slot: bindings made before are stale.
     pub generation: AtomicU32,

@@ -171,6 +171,16 @@ out = os.open('out', os.O_WRONLY | os.O_CREAT); print(os.sendfile(out, fd, 0, 1 
 }
 
 #[test]
+fn runtimes_with_threads_and_system_calls_of_their_own() {
+    let node = "const fs = require('fs'); console.log(fs.readFileSync('data').length);
+        fs.createReadStream('data').on('data', (b) => n += b.length).on('end', () => console.log(n)); var n = 0;";
+    for (name, args) in [("node", &["-e", node][..]), ("cargo", &["--version"]), ("go", &["version"])] {
+        let Some(program) = tool(name) else { continue };
+        Bench::new().same(&program, args);
+    }
+}
+
+#[test]
 fn a_database_scans_and_looks_up() {
     let Some(sqlite) = tool("sqlite3") else { return };
     let bench = Bench::new();
