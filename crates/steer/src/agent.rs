@@ -51,13 +51,13 @@ const SLEEP_MAX_NS: u64 = 100_000_000;
 /// latency, and nobody need ring. Ringing costs the reader a system call, and on a fast device its turn on the processor.
 const VAIN_MAX: u32 = 16;
 const DOZE_NS_MIN: u64 = 100_000;
-const DOZE_NS_MAX: u64 = 1_000_000;
+const DOZE_NS_MAX: u64 = 2_000_000;
 /// It dozes as long as something comes at least each so many dozes.
 const DOZES: u64 = 4;
 /// While something may come at any moment the agent does not sleep longer.
 const NAP_NS: u64 = 50_000;
 /// An event this old, and older than two latencies, comes too late.
-const BEHIND_NS: u64 = 5_000_000;
+const BEHIND_NS: u64 = 10_000_000;
 /// So long we must have kept up before the kernel's heuristics are switched off again.
 const KEPT_UP_NS: u64 = 250_000_000;
 /// A place in the ring that is claimed and not published for so long is given away: its program was stopped or killed.
@@ -1092,7 +1092,7 @@ impl State {
         segment.asleep.store(0, Ordering::SeqCst);
     }
 
-    /// Twice the latency of the fastest device, and longer the longer nothing came of what was heard: up to 1 ms.
+    /// Twice the latency of the fastest device, and longer the longer nothing came of what was heard: up to 2 ms.
     fn doze_ns(&self) -> u64 {
         let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
         let once = latencies.min().map_or(DOZE_NS_MIN, |latency| 2 * latency.0);
