@@ -121,7 +121,7 @@ impl Density {
 
     /// Regions left alone for 64 reads have ended; what was read of them is a witness for their scale.
     fn forget_old(&mut self) {
-        if self.reads % 64 != 0 && self.regions.len() <= REGIONS_MAX {
+        if !self.reads.is_multiple_of(64) && self.regions.len() <= REGIONS_MAX {
             return;
         }
         let reads = self.reads;

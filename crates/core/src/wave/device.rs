@@ -155,8 +155,11 @@ impl Device {
     }
 
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
-    /// times [`Device::gap_max`]. 3.2 MB for a head that seeks, little where requests overlap.
+    /// times [`Device::gap_max`]. 3.2 MB for a head that seeks, 0 where requests overlap.
     pub(crate) fn trip_pages(&self) -> u64 {
+        if self.overlap_256 >= 4 * 256 {
+            return 0;
+        }
         4 * self.gap_max().0 / crate::units::PAGE_SIZE
     }
 

@@ -38,6 +38,16 @@ const PROMISE: u64 = 4;
 /// No rule wants less ahead of a stream than this.
 const AHEAD_MIN: u64 = 4;
 
+/// A window as a stream asks for it: because of which read, where its mark lies, and whether somebody will wait for it soon.
+struct Asked {
+    read: Extent,
+    window: Extent,
+    mark: Option<Extent>,
+    pattern: Pattern,
+    why: Why,
+    urgent: bool,
+}
+
 impl Wave {
     pub(super) fn read(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) {
         let Some(f) = self.files.get_mut(&id) else { return };
@@ -189,16 +199,17 @@ impl Wave {
         }
         self.counters.stalls += 1;
         self.counters.stalled_ns += took.0;
-        if latest.missing == pages.count.0 && pages.count <= self.config.reader_max {
-            if let Some(queue) = self.queues.get_mut(&device) {
-                queue.device.timed(now, pages.count.bytes(), took);
-                if latest
-                    .stream
-                    .and_then(|sid| self.streams.get(sid))
-                    .is_some_and(|s| s.course == Course::Seed)
-                {
-                    queue.device.timed_alone(took);
-                }
+        if latest.missing == pages.count.0
+            && pages.count <= self.config.reader_max
+            && let Some(queue) = self.queues.get_mut(&device)
+        {
+            queue.device.timed(now, pages.count.bytes(), took);
+            if latest
+                .stream
+                .and_then(|sid| self.streams.get(sid))
+                .is_some_and(|s| s.course == Course::Seed)
+            {
+                queue.device.timed_alone(took);
             }
         }
         let Some(sid) = latest.stream else { return };
@@ -295,15 +306,8 @@ impl Wave {
             s.ahead = ahead;
             let (start, end) = (s.frontier, (s.next + ahead).min(self.files[&id].end));
             s.frontier = s.frontier.max(end);
-            self.fetch(
-                now,
-                sid,
-                pages,
-                Extent::between(PageIndex(start), PageIndex(end)),
-                None,
-                pattern,
-                why,
-            );
+            let window = Extent::between(PageIndex(start), PageIndex(end));
+            self.fetch(now, sid, Asked { read: pages, window, mark: None, pattern, why, urgent: true });
             return;
         }
         if marked > 0
@@ -380,7 +384,8 @@ impl Wave {
             s.frontier = s.frontier.max(end);
             let window = Extent::between(PageIndex(start), PageIndex(end));
             let mark = Some(Extent::new(start, 1));
-            self.fetch(now, sid, pages, window, mark, Pattern::Context, Why("R10 in step"));
+            let (pattern, why) = (Pattern::Context, Why("R10 in step"));
+            self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
         }
     }
 
@@ -406,7 +411,17 @@ impl Wave {
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
         if target < out + step {
-            // Far enough. The page where the reader will have come near enough to ask again keeps its mark.
+            // Far enough. It will be time again where the reader has come a step nearer to the end of what is out.
+            let left = target.saturating_sub(step).min(out);
+            let mark = if down { s.frontier + left } else { s.frontier - left };
+            let mark = if down { mark.min(s.next.saturating_sub(1)) } else { mark.max(s.next) };
+            let (file, mark) = (s.file, Extent::new(mark, s.skip.max(1)));
+            if out > 0
+                && let Some(f) = self.files.get_mut(&file)
+            {
+                f.table.set(PageBit::Mark, mark);
+                self.touch_leaves(file, mark);
+            }
             return;
         }
         let (window, mark) = if down {
@@ -432,8 +447,8 @@ impl Wave {
             _ if s.reads <= 2 && first_of_file => Pattern::Initial,
             _ => Pattern::Subsequent,
         };
-        let mark = Extent::new(mark, mark_width);
-        self.fetch_urgent(now, sid, pages, window, Some(mark), pattern, why, urgent);
+        let mark = Some(Extent::new(mark, mark_width));
+        self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent });
     }
 
     /// Pages that the rules want ahead of a stream, and the rule that had the last word.
@@ -580,31 +595,9 @@ impl Wave {
         self.plan_stream(now, sid, read, Why("R4 rows of a stride"));
     }
 
-    fn fetch(
-        &mut self,
-        now: Nanos,
-        sid: StreamId,
-        read: Extent,
-        window: Extent,
-        mark: Option<Extent>,
-        pattern: Pattern,
-        why: Why,
-    ) {
-        self.fetch_urgent(now, sid, read, window, mark, pattern, why, true);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one decision in full, used twice in this file")]
-    fn fetch_urgent(
-        &mut self,
-        now: Nanos,
-        sid: StreamId,
-        read: Extent,
-        window: Extent,
-        mark: Option<Extent>,
-        pattern: Pattern,
-        why: Why,
-        urgent: bool,
-    ) {
+    /// Notes a window as decided, marks it, and has it fetched.
+    fn fetch(&mut self, now: Nanos, sid: StreamId, asked: Asked) {
+        let Asked { read, window, mark, pattern, why, urgent } = asked;
         let Some(file) = self.streams.get(sid).map(|s| s.file) else { return };
         if window.is_empty() {
             return;
