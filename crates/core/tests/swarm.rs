@@ -175,7 +175,7 @@ impl World {
     }
 
     fn any_file(&mut self) -> u64 {
-        self.chance.below(self.file_max + u64::from(self.chance.0 % 64 == 0))
+        self.chance.below(self.file_max + u64::from(self.chance.0.is_multiple_of(64)))
     }
 
     fn read(&mut self) -> Input {

@@ -204,11 +204,7 @@ impl Wave {
             && let Some(queue) = self.queues.get_mut(&device)
         {
             queue.device.timed(now, pages.count.bytes(), took);
-            if latest
-                .stream
-                .and_then(|sid| self.streams.get(sid))
-                .is_some_and(|s| s.course == Course::Seed)
-            {
+            if latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(|s| s.course == Course::Seed) {
                 queue.device.timed_alone(took);
             }
         }
