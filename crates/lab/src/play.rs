@@ -26,6 +26,8 @@ const NOTICE_NS: u64 = 40_000;
 /// What one fetch costs the agent: a system call, and each page of it.
 const FETCH_NS: u64 = 8_000;
 const FETCH_PAGE_NS: u64 = 500;
+/// Quiet pages behind a read that are told with it: what the driver looks at, two leaves.
+const BEHIND_PAGES: u64 = 128;
 /// What one read costs the reader, and each page of it.
 const READ_NS: u64 = 700;
 const READ_PAGE_NS: u64 = 400;
@@ -83,6 +85,8 @@ struct World<'a> {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     device: Device,
     truth: Vec<PageTable>,
+    /// Pages that were read.
+    used: Vec<PageTable>,
     requests: BTreeMap<u64, Request>,
     next_request: u64,
     readers: Vec<Reader>,
@@ -128,6 +132,7 @@ pub fn play(plan: &Plan, model: &DeviceModel, fetcher: Fetcher, explain: bool) -
         events: BinaryHeap::new(),
         device: Device::new(*model),
         truth: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
+        used: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
         requests: BTreeMap::new(),
         next_request: 0,
         readers,
@@ -197,8 +202,17 @@ impl World<'_> {
             PageIndex(0),
             PageIndex(self.plan.files[o.file as usize].size.div_ceil(PAGE_SIZE)),
         ));
-        if fresh && self.loud(o.file, pages) {
-            self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
+        if fresh {
+            if self.loud(o.file, pages) {
+                // What was read quietly just before is told first, as the driver finds it in the shared segment.
+                let behind = Extent::between(pages.start.back(PageCount(BEHIND_PAGES)), pages.start);
+                let quiet: Vec<Extent> = self.used[o.file as usize].runs(PageBit::Used, behind).collect();
+                for run in quiet {
+                    self.tell(Input::Used { file: FileId(u64::from(o.file)), pages: run });
+                }
+                self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
+            }
+            self.used[o.file as usize].set(PageBit::Used, pages);
         }
         while page < pages.end().0 {
             let state = self.truth[o.file as usize].state(PageIndex(page));
@@ -242,7 +256,7 @@ impl World<'_> {
         if self.wave.is_none() {
             return;
         }
-        self.outcome.events += 1;
+        self.outcome.events += u64::from(!matches!(input, Input::Used { .. }));
         self.notices.push((self.now, input));
         let when = (self.now + NOTICE_NS).max(self.agent_free);
         self.at(when, Event::Notice(self.notices.len() - 1));

@@ -61,9 +61,11 @@ impl Wave {
                 Course::Forward => s.frontier.max(next) + slack,
                 _ => next,
             };
-            // A reader that came here page by page has passed the mark, and was seen.
+            // A reader that came here page by page has passed the mark, and was seen; or it was past it already when the
+            // mark was set, and then it has read the page before.
             let passed = Extent::between(PageIndex(next), PageIndex(q));
-            if q <= reach && (q - next <= slack || f.table.count(PageBit::Mark, passed).0 == 0) {
+            let unseen = f.table.count(PageBit::Mark, passed).0 > 0;
+            if q <= reach && (q - next <= slack || !unseen || f.table.has(PageBit::Used, PageIndex(q - 1))) {
                 return Place::Continues(sid);
             }
         }

@@ -149,7 +149,8 @@ pub enum Input {
         /// How long.
         took: Nanos,
     },
-    /// These pages were read some time ago, quietly.
+    /// These pages were read some time ago, quietly. Best told just before the `Read` of a page behind them: it shows that
+    /// the reader came page by page.
     Used {
         /// Of which file.
         file: FileId,

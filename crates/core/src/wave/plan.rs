@@ -58,6 +58,14 @@ impl Wave {
         self.counters.reads += 1;
         let marked = f.table.clear(PageBit::Mark, pages).0;
         let place = self.place(id, pages);
+        let in_stream =
+            matches!(place, Place::Continues(sid) if self.streams.get(sid).is_some_and(|s| s.reads > 2));
+        if marked > 0
+            && !in_stream
+            && let Some(f) = self.files.get_mut(&id)
+        {
+            f.density.served(pages.start, marked * SAMPLE);
+        }
         self.leave_stride(id, actor, place);
         self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
@@ -103,7 +111,7 @@ impl Wave {
         }
         self.touch_leaves(id, pages);
         if let Some(sid) = stream {
-            self.plan_read(now, sid, pages, place, missing, marked);
+            self.plan_read(now, sid, pages, place, missing);
         }
         self.sweep(now);
     }
@@ -136,19 +144,11 @@ impl Wave {
         }
     }
 
-    fn plan_read(
-        &mut self,
-        now: Nanos,
-        sid: StreamId,
-        pages: Extent,
-        place: Place,
-        missing: u64,
-        marked: u64,
-    ) {
+    fn plan_read(&mut self, now: Nanos, sid: StreamId, pages: Extent, place: Place, missing: u64) {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let id = s.file;
         match s.course {
-            Course::Seed => self.plan_seed(now, sid, pages, missing, marked),
+            Course::Seed => self.plan_seed(now, sid, pages, missing),
             Course::Stride { .. } => {
                 s.ahead = s.ahead.max(4);
                 self.plan_stride(now, sid, pages);
@@ -279,7 +279,7 @@ impl Wave {
     }
 
     /// R1, R9, R11: the first read of what may become a stream.
-    fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64, marked: u64) {
+    fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64) {
         let Some(s) = self.streams.get(sid) else { return };
         let id = s.file;
         let f = &self.files[&id];
@@ -305,11 +305,6 @@ impl Wave {
             let window = Extent::between(PageIndex(start), PageIndex(end));
             self.fetch(now, sid, Asked { read: pages, window, mark: None, pattern, why, urgent: true });
             return;
-        }
-        if marked > 0
-            && let Some(f) = self.files.get_mut(&id)
-        {
-            f.density.served(pages.start, marked * SAMPLE);
         }
         if missing > 0 {
             self.rent(now, id, pages);
