@@ -84,8 +84,10 @@ const JUDGED_MAX: u64 = 4096;
 const HIT_NS: u64 = 20_000;
 /// Leaves harvested in one housekeeping: 65,536 are all.
 const HARVEST_MAX: usize = 8192;
-/// Leaves before a read that are harvested before it is told: 4 MiB, what a reader of present pages passes in a millisecond.
-const LEAVES_BEHIND: u64 = 16;
+/// Leaves on either side of a read that are harvested before it is told: 256 MiB at most, and only as far as there are
+/// no so many in a row of which nothing was read.
+const LEAVES_BEHIND: u64 = 1024;
+const LEAVES_UNREAD: u32 = 2;
 /// Threads whose latest read is remembered.
 const THREADS_MAX: usize = 4096;
 const DESCRIPTORS_MAX: usize = 16_384;
@@ -962,17 +964,38 @@ impl State {
         }
     }
 
-    /// What was read quietly on the way here, before the brain is asked where this read belongs.
+    /// What was read quietly on the way here, before the brain is asked where this read belongs: leaf by leaf backwards, and
+    /// forwards, as far as pages were read lately.
     fn harvest_around(&mut self, slot: u32, pages: Extent, now: Nanos) {
-        let Some(held) = self.files.get(&slot) else { return };
-        let (first, last) = (pages.start.0 / 64, pages.end().0 / 64);
-        let leaves: Vec<u64> =
-            held.published.range(first.saturating_sub(LEAVES_BEHIND)..=last + 1).copied().collect();
-        for leaf in leaves {
-            if let Some(harvest) = self.segment.harvest(slot, leaf) {
-                self.harvested(harvest, now);
+        let (first, last) = (pages.start.0 / 64, (pages.end().0 - 1) / 64);
+        let own = first..=last.min(first + LEAVES_BEHIND);
+        let before = (first.saturating_sub(LEAVES_BEHIND)..first).rev();
+        let after = last + 1..=last + LEAVES_BEHIND;
+        for leaf in own {
+            self.harvest_leaf(slot, leaf, now);
+        }
+        let mut gone = 0;
+        for leaf in before {
+            gone = if self.harvest_leaf(slot, leaf, now) { 0 } else { gone + 1 };
+            if gone == LEAVES_UNREAD {
+                break;
             }
         }
+        gone = 0;
+        for leaf in after {
+            gone = if self.harvest_leaf(slot, leaf, now) { 0 } else { gone + 1 };
+            if gone == LEAVES_UNREAD {
+                break;
+            }
+        }
+    }
+
+    fn harvest_leaf(&mut self, slot: u32, leaf: u64, now: Nanos) -> bool {
+        let harvest = self.segment.harvest(slot, leaf);
+        if let Some(harvest) = harvest {
+            self.harvested(harvest, now);
+        }
+        harvest.is_some()
     }
 
     fn let_go_if_closed(&mut self, slot: u32) {
