@@ -165,10 +165,13 @@ fn run(args: &Args) -> Result<(), Failure> {
     verdict(&show)
 }
 
-/// Refuses a file that cannot be written before two minutes are spent.
+/// Refuses a file that cannot be written before two minutes are spent; leaves nothing behind.
 fn writable(path: &Path) -> Result<(), Failure> {
+    let new = !path.exists();
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.map(drop).map_err(|error| cannot_write(path, &error))
+    opened
+        .and_then(|_| if new { std::fs::remove_file(path) } else { Ok(()) })
+        .map_err(|error| cannot_write(path, &error))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
