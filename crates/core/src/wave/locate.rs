@@ -23,6 +23,8 @@ const LOOKS_MAX: usize = 4;
 const HISTORY_MAX: PageCount = PageCount(512);
 /// Seeds that must follow one before it counts as a run that ended.
 const FOLLOWERS: usize = 64;
+/// A stream that was forgotten and came back is given so long between its reads.
+const RETURN_NS: u64 = 500_000_000;
 /// Threads remembered.
 const ACTORS_MAX: usize = 4096;
 
@@ -253,6 +255,12 @@ impl Wave {
         s.course = Course::Forward;
         s.first = q - history.min(q);
         s.reads = 2;
+        // It has been away long enough to be forgotten, and may be again; what was fetched for it is its own once more.
+        s.interval_ns = RETURN_NS;
+        let f = self.files.get(&id)?;
+        s.frontier = f.table.next_hole(PageIndex(s.next), HISTORY_MAX).0.min(f.end).max(s.next);
+        let own = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
+        self.dead = self.dead.saturating_sub(f.table.count(PageBit::Ahead, own).0);
         self.adopt(now, s)
     }
 

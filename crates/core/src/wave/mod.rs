@@ -482,6 +482,9 @@ impl Wave {
             Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
             Input::Used { file, pages } => {
                 self.use_pages(file, pages);
+                if let Some(f) = self.files.get_mut(&file) {
+                    f.table.clear(PageBit::Mark, pages);
+                }
             }
             Input::Arrived { fetch } => self.arrived(now, fetch, true),
             Input::Skipped { fetch } => self.arrived(now, fetch, false),
@@ -638,6 +641,7 @@ impl Wave {
         self.counters.pages_used += f.table.set(PageBit::Used, pages).0;
         self.counters.pages_useful += useful;
         self.unread -= useful;
+        self.dead = self.dead.min(self.unread);
         useful
     }
 
