@@ -44,11 +44,11 @@ pub(super) enum Place {
 /// Whether page `q` is, give or take a page, one of `next`, `next + period`, ... up to `frontier`.
 fn on_stride(q: u64, next: u64, frontier: u64, period: i64) -> bool {
     let (way, reach, length) = if period > 0 {
-        ((q + 1).checked_sub(next), frontier.saturating_sub(next) + 1, period.unsigned_abs())
+        (q.saturating_add(1).checked_sub(next), frontier.saturating_sub(next), period.unsigned_abs())
     } else {
-        ((next + 1).checked_sub(q), next.saturating_sub(frontier) + 1, period.unsigned_abs())
+        (next.saturating_add(1).checked_sub(q), next.saturating_sub(frontier), period.unsigned_abs())
     };
-    way.is_some_and(|way| way <= reach + 1 && way % length <= 2)
+    way.is_some_and(|way| way <= reach.saturating_add(2) && way % length <= 2)
 }
 
 impl Wave {
@@ -96,7 +96,7 @@ impl Wave {
             return Place::History(history.0.max(1));
         }
         // Strides, with a page of play for reads that are not aligned; some of the runs may have been read quietly.
-        let up = f.strides.range(..=q + 1).rev().take(LOOKS_MAX);
+        let up = f.strides.range(..=q.saturating_add(1)).rev().take(LOOKS_MAX);
         let down = f.strides.range(q..).take(LOOKS_MAX);
         for (&next, &sid) in up.chain(down) {
             if let Some(s) = self.streams.get(sid)
@@ -114,7 +114,7 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let (id, q, n) = (s.file, pages.start.0, pages.count.0);
         let Some(f) = self.files.get_mut(&id) else { return };
-        let (was_seed, serial) = (s.course == Course::Seed, s.serial);
+        let (was_seed, serial, guessed) = (s.course == Course::Seed, s.serial, s.ahead > 0);
         let (old_next, old_first) = (s.next, s.first);
         let mut skipped = (0, 0i64, 0);
         s.request = n;
@@ -161,6 +161,9 @@ impl Wave {
         }
         if was_seed {
             self.counters.streams += 1;
+            if guessed && let Some(f) = self.files.get_mut(&id) {
+                f.guesses_kept += 1;
+            }
             self.went_on(id, serial);
         }
         // So were the runs of a stride between the one expected and this one.
@@ -237,7 +240,7 @@ impl Wave {
         {
             self.end(oldest);
         }
-        self.idle.push_back((now, sid));
+        self.idle_seeds.push_back((now, sid));
         // A seed that many others have followed counts as a run that ended, though it may still go on.
         let f = self.files.get_mut(&id)?;
         let followed = f.seeds.len().checked_sub(FOLLOWERS).map(|i| f.seeds[i]);

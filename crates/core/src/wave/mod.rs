@@ -23,7 +23,7 @@
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended (lengths.rs) | ends of runs |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
-//! | R12 thrash | an arrived page that is gone at its read halves its stream and the memory believed in | arrivals; else never |
+//! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation of 15 % of what was used | none |
 //! | R14 large | of a read larger than the kernel sends at once the rest is fetched with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more | advice |
@@ -57,6 +57,8 @@ use stream::{Course, StreamId, Streams};
 const SEEDS_MAX: usize = 4096;
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
+/// Streams below pages that were dropped that may have asked for them.
+const DROPPED_FROM_MAX: usize = 4;
 /// Arrivals remembered: twice what can be in flight.
 const ARRIVALS_MAX: usize = 1024;
 /// Speculation that a run may have out before it has used anything: 2 MiB.
@@ -283,6 +285,9 @@ struct File {
     lengths: Lengths,
     /// Strides that ended, in reads.
     stride_lengths: Lengths,
+    /// Windows opened at a first read because runs of other files went on, and how many of those did here (R9).
+    guesses: u64,
+    guesses_kept: u64,
     /// What the streams of this file came to want ahead of them by waiting (R3).
     ahead: u64,
     random: bool,
@@ -425,6 +430,8 @@ pub struct Wave {
     streams: Streams,
     /// Streams by last touch, oldest first, with the touch's time: stale entries are passed over.
     idle: VecDeque<(Nanos, StreamId)>,
+    /// The same for seeds, which are given longer.
+    idle_seeds: VecDeque<(Nanos, StreamId)>,
     latest: BTreeMap<u32, Latest>,
     queues: BTreeMap<u64, Queue>,
     flights: BTreeMap<FetchId, Flight>,
@@ -454,6 +461,7 @@ impl Wave {
             files: BTreeMap::new(),
             streams: Streams::default(),
             idle: VecDeque::new(),
+            idle_seeds: VecDeque::new(),
             latest: BTreeMap::new(),
             queues: BTreeMap::new(),
             flights: BTreeMap::new(),
@@ -608,6 +616,8 @@ impl Wave {
             density: Density::default(),
             lengths: Lengths::default(),
             stride_lengths: Lengths::default(),
+            guesses: 0,
+            guesses_kept: 0,
             ahead: 0,
             random: false,
             sequential: false,
@@ -676,6 +686,15 @@ impl Wave {
 
     fn dropped(&mut self, id: FileId, pages: Extent) {
         self.forget(id, pages, true);
+        // A stream that had asked for them has not asked for them.
+        let Some(f) = self.files.get(&id) else { return };
+        let asked: Vec<StreamId> =
+            f.forward.range(..=pages.start.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
+        for sid in asked {
+            if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > pages.start.0) {
+                s.frontier = pages.start.0.max(s.next);
+            }
+        }
     }
 
     /// Takes it that pages are not there (any more). Pages in flight stay so where `arrived_only`.

@@ -33,6 +33,8 @@ const LOOK_NS: u64 = 2_000_000;
 const COPY_NS: u64 = 1_000;
 /// Nor more: 4 GiB.
 const AHEAD_MAX: u64 = 1 << 20;
+/// Pages that a window is pushed on by at least, where it is twice as long.
+const FEW: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come.
 const PROMISE: u64 = 4;
 /// No rule wants less ahead of a stream than this.
@@ -288,8 +290,10 @@ impl Wave {
         }
         let n = pages.count.0;
         let cap = self.share();
-        let known = f.lengths.window(n, PageCount(cap), USED_PERCENT);
-        let known = known.or_else(|| self.lengths.window(n, PageCount(cap), USED_PERCENT));
+        let own = f.lengths.window(n, PageCount(cap), USED_PERCENT);
+        // What other files taught is believed while half of what it led to here came true.
+        let others = own.is_none() && (f.guesses < 4 || 2 * f.guesses_kept >= f.guesses);
+        let known = if others { self.lengths.window(n, PageCount(cap), USED_PERCENT) } else { own };
         let (ahead, why, pattern) = match known {
             Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
             _ if f.sequential || pages.start.0 == 0 && known.is_none() => {
@@ -300,6 +304,10 @@ impl Wave {
         if ahead > 0 {
             let Some(s) = self.streams.get_mut(sid) else { return };
             s.ahead = ahead;
+            if let Some(f) = self.files.get_mut(&id).filter(|_| others) {
+                f.guesses += 1;
+            }
+            let Some(s) = self.streams.get_mut(sid) else { return };
             let (start, end) = (s.frontier, (s.next + ahead).min(self.files[&id].end));
             s.frontier = s.frontier.max(end);
             let window = Extent::between(PageIndex(start), PageIndex(end));
@@ -397,7 +405,9 @@ impl Wave {
         // seeks), when more is, so that what is fetched at once is worth the way.
         let worth = self.queues.get(&f.device).map_or(0, |q| PageCount::holding(q.device.gap_max()).0);
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let step = worth.clamp(target / 4, target - target / 4).max(1);
+        // A few pages at a time are not worth a request.
+        let few = FEW.min(target / 2);
+        let step = worth.clamp(target / 4, target - target / 4).max(few).max(1);
         let urgent = core::mem::take(&mut s.waited) || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
@@ -649,28 +659,31 @@ impl Wave {
 
     /// Ends streams that nobody has touched for long: sixteen of their own intervals and eight of the device's latencies.
     fn sweep(&mut self, now: Nanos) {
-        for _ in 0..4 {
-            let Some(&(touched, sid)) = self.idle.front() else { return };
-            let Some(s) = self.streams.get(sid) else {
-                self.idle.pop_front();
-                continue;
-            };
-            if s.last != touched {
-                self.idle.pop_front();
-                continue;
-            }
-            let latency = self
-                .files
-                .get(&s.file)
-                .and_then(|f| self.queues.get(&f.device))
-                .and_then(|q| q.device.latency())
-                .map_or(50_000_000, |l| l.0);
-            let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000);
-            let patience = if s.course == Course::Seed { patience * 64 } else { patience };
-            if now.since(touched).0 < patience {
-                return;
-            }
-            self.idle.pop_front();
+        self.sweep_one(now, false);
+        self.sweep_one(now, false);
+        self.sweep_one(now, true);
+    }
+
+    /// Looks at the one left alone longest, among the seeds or the others.
+    fn sweep_one(&mut self, now: Nanos, seeds: bool) {
+        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
+        let Some(&(touched, sid)) = line.front() else { return };
+        let stream =
+            self.streams.get(sid).filter(|s| s.last == touched && (s.course == Course::Seed) == seeds);
+        let Some(s) = stream else {
+            line.pop_front();
+            return;
+        };
+        let latency = self
+            .files
+            .get(&s.file)
+            .and_then(|f| self.queues.get(&f.device))
+            .and_then(|q| q.device.latency())
+            .map_or(50_000_000, |l| l.0);
+        let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000);
+        let patience = if seeds { patience * 64 } else { patience };
+        if now.since(touched).0 >= patience {
+            line.pop_front();
             self.end(sid);
         }
     }
