@@ -14,5 +14,5 @@ pub use pattern::{
     BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES,
     Set, catalogue, find, mixtures, published, scarce,
 };
-pub use play::{Fetcher, Outcome, play};
+pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
 pub use rng::Rng;

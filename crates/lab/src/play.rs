@@ -31,6 +31,8 @@ const BEHIND_PAGES: u64 = 128;
 /// What one read costs the reader, and each page of it.
 const READ_NS: u64 = 700;
 const READ_PAGE_NS: u64 = 400;
+/// From one sample of the cache to the next, where arrivals are learnt so.
+const SAMPLE_NS: u64 = 50_000_000;
 
 /// Who fetches ahead in a played world.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -39,6 +41,25 @@ pub enum Fetcher {
     Nobody,
     /// `wave`, with what its driver can do.
     Wave(Config),
+}
+
+/// What the brain of a played world hears: the three grades of knowledge that drivers can have.
+///
+/// ```text
+/// grade    reads                      arrivals
+/// Event    each, at once              each, at once                    our own cache
+/// Marks    misses and marks, +40 us   when somebody looked, < 1 ms     the shim inside a program
+/// Sampled  misses and marks, +40 us   up to 50 ms late, without time   an observer outside
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Knowledge {
+    /// Every read and every arrival, when it happens.
+    Event,
+    /// Reads of pages that are missing or marked, and arrivals soon after.
+    #[default]
+    Marks,
+    /// The same reads; what arrived is found by samples every 50 ms, which do not tell when it did.
+    Sampled,
 }
 
 /// What came of a play.
@@ -50,6 +71,8 @@ pub struct Outcome {
     pub fetched_bytes: u64,
     /// Requests that the device served.
     pub requests: u64,
+    /// Reads that were served to their last byte.
+    pub reads_served: u64,
     /// Events that reached the agent.
     pub events: u64,
     /// The brain's counters.
@@ -92,6 +115,7 @@ struct World<'a> {
     readers: Vec<Reader>,
     common: VecDeque<usize>,
     wave: Option<(Wave, Config)>,
+    knowledge: Knowledge,
     notices: Vec<(u64, Input)>,
     arrivals: Vec<Input>,
     look_planned: bool,
@@ -101,10 +125,23 @@ struct World<'a> {
     explain: bool,
 }
 
-/// Plays `plan` on a device of `model` with `fetcher`; with `explain`, keeps the decisions as text.
+/// Plays `plan` on a device of `model` with `fetcher`, which knows what the shim does ([`Knowledge::Marks`]); with
+/// `explain`, keeps the decisions as text.
 ///
 /// O(n log n) in reads and requests. Deterministic: the same arguments give the same outcome, byte for byte.
 pub fn play(plan: &Plan, model: &DeviceModel, fetcher: Fetcher, explain: bool) -> Outcome {
+    play_knowing(plan, model, fetcher, Knowledge::Marks, explain)
+}
+
+/// [`play`] with a fetcher of the given knowledge. In a debug build the brain's [`Wave::check`] is called after every
+/// input.
+pub fn play_knowing(
+    plan: &Plan,
+    model: &DeviceModel,
+    fetcher: Fetcher,
+    knowledge: Knowledge,
+    explain: bool,
+) -> Outcome {
     let wave = match fetcher {
         Fetcher::Nobody => None,
         Fetcher::Wave(config) => {
@@ -138,6 +175,7 @@ pub fn play(plan: &Plan, model: &DeviceModel, fetcher: Fetcher, explain: bool) -
         readers,
         common,
         wave,
+        knowledge,
         notices: Vec::new(),
         arrivals: Vec::new(),
         look_planned: false,
@@ -178,6 +216,7 @@ impl World<'_> {
             }
         }
         if let Some((wave, _)) = &self.wave {
+            wave.check();
             self.outcome.counters = *wave.counters();
         }
     }
@@ -205,7 +244,8 @@ impl World<'_> {
         if fresh {
             if self.loud(o.file, pages) {
                 // What was read quietly just before is told first, as the driver finds it in the shared segment.
-                let behind = Extent::between(pages.start.back(PageCount(BEHIND_PAGES)), pages.start);
+                let back = if self.knowledge == Knowledge::Event { 0 } else { BEHIND_PAGES };
+                let behind = Extent::between(pages.start.back(PageCount(back)), pages.start);
                 let quiet: Vec<Extent> = self.used[o.file as usize].runs(PageBit::Used, behind).collect();
                 for run in quiet {
                     self.tell(Input::Used { file: FileId(u64::from(o.file)), pages: run });
@@ -234,6 +274,7 @@ impl World<'_> {
             return;
         }
         self.readers[who as usize].current = None;
+        self.outcome.reads_served += 1;
         let took = self.now - began.0;
         if took > 5_000 {
             let file = FileId(u64::from(o.file));
@@ -246,6 +287,9 @@ impl World<'_> {
 
     fn loud(&self, file: u32, pages: Extent) -> bool {
         let Some((wave, _)) = &self.wave else { return false };
+        if self.knowledge == Knowledge::Event {
+            return true;
+        }
         (pages.start.0..pages.end().0).any(|p| {
             let (quiet, _) = wave.leaf(FileId(u64::from(file)), p / 64);
             quiet >> (p % 64) & 1 == 0
@@ -258,7 +302,8 @@ impl World<'_> {
         }
         self.outcome.events += u64::from(!matches!(input, Input::Used { .. }));
         self.notices.push((self.now, input));
-        let when = (self.now + NOTICE_NS).max(self.agent_free);
+        let notice_ns = if self.knowledge == Knowledge::Event { 0 } else { NOTICE_NS };
+        let when = (self.now + notice_ns).max(self.agent_free);
         self.at(when, Event::Notice(self.notices.len() - 1));
     }
 
@@ -270,6 +315,9 @@ impl World<'_> {
         while let Some(Action::Fetch { id, file, pages, .. }) = wave.poll(Nanos(at)) {
             at += FETCH_NS + FETCH_PAGE_NS * pages.count.0;
             sent.push((id, file, pages, at));
+        }
+        if cfg!(debug_assertions) {
+            wave.check();
         }
         wave.take_changed();
         for e in wave.take_trace() {
@@ -340,7 +388,13 @@ impl World<'_> {
                     self.readers[who as usize].waits_for = None;
                 }
             }
-            if let Some(fetch) = request.fetch {
+            if self.knowledge == Knowledge::Sampled {
+                // A sample sees pages, whoever brought them, and no time at all.
+                let file = FileId(u64::from(request.file));
+                self.arrivals.push(Input::Present { file, pages: request.pages });
+                self.arrivals.extend(request.fetch.map(|fetch| Input::Skipped { fetch }));
+                self.plan_look();
+            } else if let Some(fetch) = request.fetch {
                 self.arrivals.push(Input::Arrived { fetch });
                 self.plan_look();
             }
@@ -352,7 +406,11 @@ impl World<'_> {
     fn plan_look(&mut self) {
         if !self.look_planned {
             self.look_planned = true;
-            let lag = (self.device.model().latency_ns / 16).clamp(100_000, 1_000_000);
+            let lag = match self.knowledge {
+                Knowledge::Event => 0,
+                Knowledge::Marks => (self.device.model().latency_ns / 16).clamp(100_000, 1_000_000),
+                Knowledge::Sampled => SAMPLE_NS - self.now % SAMPLE_NS,
+            };
             self.at(self.now + lag, Event::Look);
         }
     }
