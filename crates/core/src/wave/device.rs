@@ -18,6 +18,8 @@ use crate::units::{Bytes, Nanos};
 
 /// Requests in flight that even an unknown or busy device gets: two for each of a few streams.
 const FLIGHT_MIN: u32 = 8;
+/// Requests that may go out beside those for each reader that waits.
+const FLIGHT_FOR_WAITING: u32 = 4;
 /// The most: what a FUSE mount queues without blocking (max_background of the slow store: 512).
 const FLIGHT_MAX: u32 = 512;
 /// Size classes by power of four from 4 KiB: 4, 16, 64, 256, 1024 KiB and above.
@@ -145,7 +147,10 @@ impl Device {
 
     /// A read that nothing was fetched for, away from every stream, took `took`.
     pub(crate) fn timed_alone(&mut self, took: Nanos) {
-        self.alone_ns = self.alone.push(took.0.max(1));
+        let lower = self.alone.push(took.0.max(1));
+        // Readers that queue behind one another say little of the device: it is believed slower only step by step.
+        let slower = self.alone_ns + lower.saturating_sub(self.alone_ns) / 64;
+        self.alone_ns = if self.alone_ns == 0 { lower } else { lower.min(slower) };
     }
 
     /// Time of a lone small read, if any was timed; the best of any small request while none was.
@@ -201,9 +206,11 @@ impl Device {
         self.carried.max(RATE_UNKNOWN)
     }
 
-    /// Whether one more request of ours may go out.
-    pub(crate) fn has_room(&mut self) -> bool {
-        let room = self.in_flight < self.flight_max;
+    /// Whether one more request of ours may go out, while so many readers wait for the device themselves. What is fetched
+    /// for those lies next to what they wait for: their requests stand in the queue anyway, so a few of ours may join each.
+    pub(crate) fn has_room(&mut self, waiting: u32) -> bool {
+        let room =
+            self.in_flight < self.flight_max.saturating_add(FLIGHT_FOR_WAITING * waiting).min(FLIGHT_MAX);
         self.limited |= !room;
         room
     }
@@ -298,7 +305,7 @@ mod tests {
         let mut flying: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
         let mut now = 0;
         for _ in 0..n {
-            while device.has_room() {
+            while device.has_room(0) {
                 let start = free.pop().unwrap().0.max(now);
                 free.push(Reverse(start + latency_us * 1000));
                 flying.push(Reverse((start + latency_us * 1000, now)));

@@ -46,7 +46,7 @@ use crate::decision::{Decision, Pattern, Why};
 use crate::table::{PageBit, PageTable};
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::window::Window;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use density::Density;
 use device::Device;
@@ -418,6 +418,8 @@ struct Queue {
     demand: Line,
     urgent: Line,
     ahead: Line,
+    /// Readers that wait for the device.
+    waiting: BTreeSet<u32>,
     /// Where the latest request ended, and how many pages have gone out since it last jumped.
     last_end: (FileId, u64),
     run: u64,
@@ -750,7 +752,8 @@ impl Wave {
         loop {
             let queue = self.queues.get_mut(&device)?;
             let piece_max = piece_pages(&queue.device, self.config.request_max);
-            if queue.demand.is_empty() && !queue.device.has_room() {
+            let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
+            if queue.demand.is_empty() && !queue.device.has_room(waiting) {
                 return None;
             }
             // What continues the latest request goes first, for as long as a trip is worth, and longer while what would

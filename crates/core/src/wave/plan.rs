@@ -35,6 +35,8 @@ const COPY_NS: u64 = 1_000;
 const AHEAD_MAX: u64 = 1 << 20;
 /// Pages that a window is pushed on by at least, where it is twice as long.
 const FEW: u64 = 8;
+/// Readers that are remembered as waiting.
+const WAITING_MAX: usize = 1024;
 /// A run is taken to go on for at most so many times what it has come.
 const PROMISE: u64 = 4;
 /// No rule wants less ahead of a stream than this.
@@ -72,6 +74,13 @@ impl Wave {
         self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
+        let device = self.files[&id].device;
+        if missing > 0
+            && let Some(queue) = self.queues.get_mut(&device)
+            && queue.waiting.len() < WAITING_MAX
+        {
+            queue.waiting.insert(actor);
+        }
         self.use_pages(id, pages);
         let stream = match place {
             Place::Continues(sid) => {
@@ -195,6 +204,9 @@ impl Wave {
         f.table.clear(PageBit::InFlight, pages);
         f.table.set(PageBit::Present, pages);
         let device = f.device;
+        if let Some(queue) = self.queues.get_mut(&device) {
+            queue.waiting.remove(&actor);
+        }
         self.touch_leaves(latest.file, pages);
         if took.0 <= HIT_NS_MAX + COPY_NS * pages.count.0 {
             return;
