@@ -382,6 +382,15 @@ impl Line {
         wanted
     }
 
+    /// The part that holds `page` or starts not far behind it.
+    fn take_around(&mut self, file: FileId, page: u64) -> Option<Wanted> {
+        let behind = self.parts.range(..=(file, page)).next_back();
+        let held = behind.filter(|((f, _), parts)| *f == file && parts[0].pages.end().0 > page);
+        let near = || self.parts.range((file, page)..=(file, page.saturating_add(64))).next();
+        let key = *held.or_else(near)?.0;
+        self.take(key)
+    }
+
     /// The oldest part. Entries of `order` whose part was taken by [`Line::take`] are passed over.
     fn take_oldest(&mut self) -> Option<Wanted> {
         while let Some(key) = self.order.pop_front() {
@@ -795,6 +804,14 @@ impl Wave {
             self.flights.insert(fetch, Flight { file: id, device, pages, issued: now, jump });
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
+        }
+    }
+
+    /// What was to be fetched ahead around `page` is wanted now: it goes before what nobody waits for.
+    fn promote(&mut self, id: FileId, page: u64) {
+        let Some(queue) = self.files.get(&id).and_then(|f| self.queues.get_mut(&f.device)) else { return };
+        if let Some(wanted) = queue.ahead.take_around(id, page) {
+            queue.urgent.push_back(Wanted { urgent: true, ..wanted });
         }
     }
 
