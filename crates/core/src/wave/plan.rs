@@ -167,10 +167,10 @@ impl Wave {
                 self.sow(now, id, pages);
             }
             Course::Forward | Course::Backward => {
+                let established = matches!(place, Place::Continues(_)) && s.reads > 2;
                 if missing > 0 {
                     self.promote(id, pages.start.0);
                 }
-                let established = matches!(place, Place::Continues(_)) && s.reads > 2;
                 if !established && missing > 0 {
                     self.rent(now, id, pages);
                 }
