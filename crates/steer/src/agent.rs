@@ -262,7 +262,7 @@ impl State {
         let memory = memory::allowance(options.memory, None);
         let mut config = Config { memory: Bytes(memory), ..Config::default() };
         if let Some(waste) = options.waste_percent {
-            config.waste_percent = waste;
+            (config.waste_percent, config.waste_absolute) = (waste, true);
         }
         let explain = options.explain.take().map(|(mut to, command)| {
             let told = writeln!(to, "{HEADER}\n# run {command}\n{LEGEND}");

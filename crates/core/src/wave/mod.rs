@@ -61,9 +61,12 @@ const TRACE_MAX: usize = 65_536;
 const DROPPED_FROM_MAX: usize = 4;
 /// Arrivals remembered: twice what can be in flight.
 const ARRIVALS_MAX: usize = 1024;
+/// Pages that may be out unread under an absolute waste ceiling before anything was used: 128 KiB.
+const WASTE_FREE: u64 = 32;
 /// Speculation that a run may have out before it has used anything: 2 MiB.
 const SPECULATION_MIN: u64 = 512;
-/// What it may have out because as much was used: 32 MiB, what 1 GB/s carries in the 30 ms of an object store.
+/// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
+/// object store.
 const SPECULATION_MAX: u64 = 12288;
 /// Of a window cut or raised by R9 this share must be used on average.
 const USED_PERCENT: u64 = 85;
@@ -77,6 +80,9 @@ pub struct Config {
     pub memory: Bytes,
     /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
     pub waste_percent: u32,
+    /// Whether that is absolute: then nothing is fetched ahead while more is out unread than 128 KiB and that
+    /// share of what was used, whatever it would have saved. Default: no.
+    pub waste_absolute: bool,
     /// Largest request that the driver can send at once.
     pub request_max: PageCount,
     /// Pages that the reader's own read brings at once, however large it is; the rest is ours (R14).
@@ -89,6 +95,7 @@ impl Default for Config {
         Self {
             memory: Bytes(1 << 30),
             waste_percent: 15,
+            waste_absolute: false,
             request_max: PageCount(32),
             reader_max: PageCount(32),
         }
@@ -772,6 +779,10 @@ impl Wave {
             let urgent = queue.urgent.oldest();
             let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
             let near = (trip > queue.run || further).then_some(queue.last_end);
+            let used = self.counters.pages_used * u64::from(self.config.waste_percent) / 100;
+            if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + used {
+                return None;
+            }
             let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
             let mut wanted = take_next(line, near)?;
             let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());

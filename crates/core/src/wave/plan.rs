@@ -7,12 +7,12 @@
 //! ```
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
-//! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used, as
-//! much again is let out, and 2 MiB to begin with, but no more than 32 MiB on that ground:
+//! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
+//! twice as much is let out, and 2 MiB to begin with, but no more than 48 MiB on that ground:
 //!
 //! ```text
-//! 1 stream, nothing used yet        512 pages        1 stream after 256 MiB      0.15 * 65536 = 9830 pages
-//! 512 streams, 2 pages used each      3 pages each   512 streams after 256 MiB                 19 pages each
+//! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
+//! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
 //! ```
 
 use super::locate::Place;
