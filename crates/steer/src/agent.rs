@@ -142,8 +142,8 @@ impl Agent {
     fn serve(segment: Arc<SharedSegment>, options: Options) -> Self {
         let (stop, child) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
         segment.size_min.store(SIZE_MIN, Ordering::Relaxed);
-        let kernel = if options.kernel_off && !options.dry_run { KERNEL_OFF } else { KERNEL_AS_IS };
-        segment.kernel_default.store(kernel, Ordering::Relaxed);
+        // The first reads of a file are the kernel's to help, until we have met it: opening it takes us a moment.
+        segment.kernel_default.store(KERNEL_AS_IS, Ordering::Relaxed);
         segment.heartbeat_ns.store(monotonic_ns(), Ordering::Relaxed);
         segment.agent_state.store(AGENT_SERVING, Ordering::SeqCst);
         let state = State::new(Arc::clone(&segment), options, Arc::clone(&child));
@@ -402,12 +402,11 @@ impl State {
         behind
     }
 
-    /// Switches the kernel's heuristics for every file that we steer, now and from now on.
+    /// Switches the kernel's heuristics for every file that we steer.
     fn set_kernel(&self, kernel: u32) {
         if !self.options.kernel_off || self.options.dry_run {
             return;
         }
-        self.segment.kernel_default.store(kernel, Ordering::Relaxed);
         for slot in self.files.keys().filter_map(|&slot| self.segment.file(slot)) {
             slot.kernel.store(kernel, Ordering::Relaxed);
         }
@@ -504,6 +503,13 @@ impl State {
         self.descriptors += 1;
         let file = FileId(u64::from(event.file));
         self.wave.handle(now, Input::Open { file, device: origin.dev, size: Bytes(size) });
+        if self.options.kernel_off
+            && !self.options.dry_run
+            && !self.handed_back
+            && let Some(slot) = self.segment.file(event.file)
+        {
+            slot.kernel.store(KERNEL_OFF, Ordering::Relaxed);
+        }
         true
     }
 
