@@ -135,6 +135,7 @@ impl World {
         let request_max = 1 << chance.below(10);
         let config = Config {
             memory: Bytes(chance.scale(34)),
+            waste_absolute: chance.below(4) == 0,
             waste_percent: [0, 5, 15, 100, 1000][chance.below(5) as usize],
             request_max: PageCount(request_max),
             reader_max: PageCount(1 << chance.below(9)),

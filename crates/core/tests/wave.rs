@@ -389,6 +389,7 @@ fn config(options: &[&str]) -> Config {
     let pages = |name: &str, usual: PageCount| option(options, name).map_or(usual, |n| PageCount(number(n)));
     Config {
         memory: option(options, "memory").map_or(usual.memory, |size| Bytes(bytes(size))),
+        waste_absolute: option(options, "waste").is_some(),
         waste_percent: option(options, "waste").map_or(usual.waste_percent, |n| number(n) as u32),
         request_max: pages("request", usual.request_max),
         reader_max: pages("reader", usual.reader_max),
