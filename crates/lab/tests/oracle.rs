@@ -11,10 +11,11 @@
 use bowwave_core::{Bytes, Config, PageCount};
 use bowwave_lab::{DeviceModel, Fetcher, Params, Pattern, Yardsticks, mixtures, play, published};
 
-/// What speculation may come to in plans as short as these: 15 % of the clairvoyant's own plan, twice that plan again (two
-/// pages may be out for each one used until 32 MiB are; a stride's runs take their gaps along), and 4 MiB to begin with.
+/// What speculation may come to in plans as short as these: 15 % of the clairvoyant's own plan, four times that plan again
+/// (two pages may be out for each one used until 48 MiB are, and two more that waits have paid for; a stride's runs take
+/// their gaps along), and 4 MiB to begin with.
 fn fetched_bytes_max(yard: &Yardsticks) -> f64 {
-    3.15 * yard.plan_bytes as f64 + f64::from(4 << 20)
+    5.15 * yard.plan_bytes as f64 + f64::from(4 << 20)
 }
 
 /// Whether each read falls on a random page, wherever those before it fell.

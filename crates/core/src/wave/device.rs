@@ -18,6 +18,10 @@ use crate::units::{Bytes, Nanos};
 
 /// Requests in flight that even an unknown or busy device gets: two for each of a few streams.
 const FLIGHT_MIN: u32 = 8;
+/// Requests in flight that a device of long latency gets before its rate is known: what the object stores' own limits are.
+const FLIGHT_FIRST: u32 = 64;
+/// The smallest request that a window is cut into: 128 KiB.
+const PIECE_MIN: u64 = 128 << 10;
 /// Requests that may go out beside those for each reader that waits.
 const FLIGHT_FOR_WAITING: u32 = 4;
 /// The most: what a FUSE mount queues without blocking (max_background of the slow store: 512).
@@ -30,6 +34,8 @@ const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 const RATE_UNKNOWN: u64 = 100_000_000;
 /// And at most, whatever a single fetch seemed to show: 2 GB/s.
 const RATE_MAX: u64 = 2_000_000_000;
+/// Requests under way of which it can be told whether they overlap.
+const TOGETHER_MIN: u32 = 3;
 /// Requests that a device is taken to overlap at most.
 const OVERLAP_MAX: u64 = 16;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
@@ -42,6 +48,9 @@ pub(crate) struct Device {
     best_ns: [[u64; CLASSES]; 2],
     best_since: Nanos,
     recent: [Recent; CLASSES],
+    /// Times of our own requests that went out when none of ours was under way.
+    first: [Recent; CLASSES],
+    first_ns: [u64; CLASSES],
     alone: Recent,
     alone_ns: u64,
     flight_max: u32,
@@ -58,11 +67,15 @@ pub(crate) struct Device {
     carried: u64,
     /// Small requests that the device works on at once, in 1/256: 16 until it is known better.
     overlap_256: u64,
+    /// Whether it was measured.
+    weighed: bool,
     /// Since the overlap was last reckoned: time with requests under way, time that their bytes take, jumps.
     busy_since: Nanos,
     busy_ns: u64,
     carrying_ns: u64,
     jumps: u64,
+    /// Requests that were under way at those jumps, summed.
+    flying: u64,
 }
 
 impl Default for Device {
@@ -71,6 +84,8 @@ impl Default for Device {
             best_ns: [[0; CLASSES]; 2],
             best_since: Nanos(0),
             recent: [Recent::default(); CLASSES],
+            first: [Recent::default(); CLASSES],
+            first_ns: [0; CLASSES],
             alone: Recent::default(),
             alone_ns: 0,
             flight_max: FLIGHT_MIN,
@@ -83,12 +98,23 @@ impl Default for Device {
             rate: 0,
             carried: 0,
             overlap_256: 16 * 256,
+            weighed: false,
             busy_since: Nanos(0),
             busy_ns: 0,
             carrying_ns: 0,
             jumps: 0,
+            flying: 0,
         }
     }
+}
+
+/// How a request of ours went out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// It did not continue the one sent before.
+    jump: bool,
+    /// None of ours was under way.
+    alone: bool,
 }
 
 /// The last few times of a size class.
@@ -177,10 +203,20 @@ impl Device {
     pub(crate) fn bytes_per_latency(&self) -> Bytes {
         match (self.latency(), self.rate()) {
             (Some(latency), Some(rate)) => {
-                Bytes((u128::from(latency.0) * u128::from(rate) / 1_000_000_000) as u64)
+                Bytes((u128::from(latency.0) * u128::from(rate) / 1_000_000_000) as u64).max(self.unit())
             }
+            (Some(_), None) => self.unit(),
             _ => Bytes(1 << 20),
         }
+    }
+
+    /// What one connection carries in the time of one lone read: fetching so much more costs no more than waiting once
+    /// more. 0 while no read was timed.
+    ///
+    /// s3: 30 ms x 100 MB/s = 3 MB. hdd: 800 KB. nfs: 100 KB. ssd: 10 KB.
+    pub(crate) fn unit(&self) -> Bytes {
+        let ns = self.latency().map_or(0, |l| u128::from(l.0));
+        Bytes((ns * u128::from(self.connection_rate()) / 1_000_000_000) as u64)
     }
 
     /// Bytes between two small reads that cost no more than a request of their own: what one connection carries in one
@@ -188,12 +224,10 @@ impl Device {
     ///
     /// hdd: 8 ms x 100 MB/s / 1 = 800 KB. s3: 30 ms x 90 MB/s / 16 = 169 KB. ssd: 100 us x 500 MB/s / 16 = 3 KB.
     pub(crate) fn gap_max(&self) -> Bytes {
-        let Some(latency) = self.latency() else { return Bytes(16384) };
-        let rate = self.connection_rate();
-        let bytes = u128::from(latency.0) * u128::from(rate)
-            / 1_000_000_000
-            / u128::from(self.overlap_256.max(256) / 256);
-        Bytes(bytes as u64)
+        if self.latency().is_none() {
+            return Bytes(16384);
+        }
+        Bytes(self.unit().0 / (self.overlap_256.max(256) / 256))
     }
 
     /// Bytes a second that a long fetch may count on: the best rate measured, or what one request carried.
@@ -209,6 +243,10 @@ impl Device {
     /// Whether one more request of ours may go out, while so many readers wait for the device themselves. What is fetched
     /// for those lies next to what they wait for: their requests stand in the queue anyway, so a few of ours may join each.
     pub(crate) fn has_room(&mut self, waiting: u32) -> bool {
+        if self.rate == 0 {
+            // As many as a pipe of this latency needs, if it is one.
+            self.flight_max = self.flight_max.max((self.unit().0 / PIECE_MIN) as u32).min(FLIGHT_FIRST);
+        }
         let room =
             self.in_flight < self.flight_max.saturating_add(FLIGHT_FOR_WAITING * waiting).min(FLIGHT_MAX);
         self.limited |= !room;
@@ -220,25 +258,32 @@ impl Device {
         self.flight_max
     }
 
-    /// A request of ours goes out.
-    pub(crate) fn issued(&mut self, now: Nanos) {
-        if self.in_flight == 0 {
+    /// A request of ours goes out; `jump` if it does not continue the one sent before.
+    pub(crate) fn issued(&mut self, now: Nanos, jump: bool) -> Sent {
+        let alone = self.in_flight == 0;
+        if alone {
             self.busy_since = now;
             self.round_start = now;
             self.round_bytes = 0;
         }
         self.in_flight += 1;
+        Sent { jump, alone }
     }
 
-    /// A request of ours of `bytes` has arrived `took` after it went out; `jump` if it did not continue the one sent before.
-    pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, jump: bool) {
+    /// A request of ours of `bytes` has arrived `took` after it went out.
+    pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, sent: Sent) {
         let together = self.in_flight;
         self.gone();
-        let best = self.best(class(bytes));
+        let class = class(bytes);
+        if sent.alone {
+            self.first_ns[class] = self.first[class].push(took.0.max(1));
+        }
+        // What is seen of our own requests is seen late: they are held against one that nothing of ours delayed.
+        let best = self.best(class).max(self.first_ns[class]);
         let slow = best > 0 && 2 * took.0 > 3 * best;
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
         self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
-        self.weigh(now, bytes, together, jump);
+        self.weigh(now, bytes, together, sent.jump);
         self.timed(now, bytes, took);
         self.finished += 1;
         self.slow += u32::from(slow);
@@ -269,20 +314,25 @@ impl Device {
     /// nfs, 32 streams: 128 KiB each 0.5 ms = 0.5 ms + 0, a jump each: it costs nothing, overlap 16 (the most)
     /// ```
     fn weigh(&mut self, now: Nanos, bytes: Bytes, together: u32, jump: bool) {
-        if together < 2 {
+        if together < TOGETHER_MIN {
             self.busy_since = now;
         }
         let rate = u128::from(self.connection_rate());
         self.busy_ns += now.since(self.busy_since).0;
         self.carrying_ns += (u128::from(bytes.0) * 1_000_000_000 / rate) as u64;
         self.jumps += u64::from(jump);
+        self.flying += u64::from(jump) * u64::from(together);
         self.busy_since = now;
         if self.jumps >= 8 {
             let cost = self.busy_ns.saturating_sub(self.carrying_ns) / self.jumps;
             let latency = self.latency().map_or(0, |l| l.0);
             let overlap = (256 * latency / cost.max(1)).clamp(256, OVERLAP_MAX * 256);
-            self.overlap_256 = (self.overlap_256 + overlap) / 2;
-            (self.busy_ns, self.carrying_ns, self.jumps) = (0, 0, 0);
+            // Where they overlapped about as much as they were together, more would have overlapped more.
+            let all = 2 * overlap * self.jumps >= 256 * self.flying;
+            let overlap = if all { OVERLAP_MAX * 256 } else { overlap };
+            self.overlap_256 = if self.weighed { (self.overlap_256 + overlap) / 2 } else { overlap };
+            self.weighed = true;
+            (self.busy_ns, self.carrying_ns, self.jumps, self.flying) = (0, 0, 0, 0);
         }
     }
 
@@ -303,17 +353,19 @@ mod tests {
         let mut device = Device::default();
         let mut free: BinaryHeap<Reverse<u64>> = (0..slots).map(|_| Reverse(0)).collect();
         let mut flying: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+        let mut sent = alloc::collections::VecDeque::new();
         let mut now = 0;
         for _ in 0..n {
             while device.has_room(0) {
                 let start = free.pop().unwrap().0.max(now);
                 free.push(Reverse(start + latency_us * 1000));
                 flying.push(Reverse((start + latency_us * 1000, now)));
-                device.issued(Nanos(now));
+                sent.push_back(device.issued(Nanos(now), true));
             }
             let Reverse((done, issued)) = flying.pop().unwrap();
             now = done;
-            device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued), true);
+            let sent = sent.pop_front().unwrap();
+            device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued), sent);
         }
         device
     }

@@ -39,6 +39,11 @@ impl Lengths {
         self.count += 1;
     }
 
+    /// Whether enough runs ended to say anything of the next one.
+    pub(crate) fn known(&self) -> bool {
+        self.count >= WITNESSES_MIN
+    }
+
     /// The largest window, at most `most` pages, of which at least `used_percent` is used on average by a run that has
     /// come `progress` pages; `None` where too few runs came so far. O([`RUNS_MAX`]^2) at worst, 4,096 steps.
     pub(crate) fn window(&self, progress: u64, most: PageCount, used_percent: u64) -> Option<PageCount> {

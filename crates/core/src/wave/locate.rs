@@ -280,6 +280,23 @@ impl Wave {
         Some(sid)
     }
 
+    /// R5: whether a stream follows another: it has asked for everything up to where that one is, so it reads nothing that
+    /// the other does not read before it. They are one reader out of order, or two in line; one window serves both.
+    pub(super) fn follows(&mut self, sid: StreamId) -> bool {
+        let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Forward) else { return false };
+        let Some(f) = self.files.get(&s.file) else { return false };
+        let leads = |t: &&StreamId| self.streams.get(**t).is_some_and(|t| t.course == Course::Forward);
+        let within = s.next + 1..s.frontier.max(s.next) + 1;
+        let between = |lead: u64| Extent::between(PageIndex(s.next), PageIndex(lead));
+        let found = f.forward.range(within).next_back().filter(|(_, t)| leads(t));
+        let follows = found.is_some_and(|(&lead, _)| f.table.resident(between(lead)) == between(lead).count);
+        if follows && let Some(s) = self.streams.get_mut(sid) {
+            let epoch = core::mem::replace(&mut s.epoch, u32::MAX);
+            self.not_active(epoch);
+        }
+        follows
+    }
+
     /// Ends a stream: its length is a witness, what was queued for it is not wanted any more.
     pub(super) fn end(&mut self, sid: StreamId) {
         let Some(s) = self.streams.remove(sid) else { return };
@@ -298,11 +315,16 @@ impl Wave {
             self.lengths.push(s.progress());
         }
         if s.course != Course::Seed {
-            if s.epoch == self.epoch {
-                self.active_now = self.active_now.saturating_sub(1);
-            } else if s.epoch == self.epoch.wrapping_sub(1) {
-                self.active_before = self.active_before.saturating_sub(1);
-            }
+            self.not_active(s.epoch);
+        }
+    }
+
+    /// A stream that was counted in `epoch` is not counted as active any more.
+    fn not_active(&mut self, epoch: u32) {
+        if epoch == self.epoch {
+            self.active_now = self.active_now.saturating_sub(1);
+        } else if epoch == self.epoch.wrapping_sub(1) {
+            self.active_before = self.active_before.saturating_sub(1);
         }
     }
 

@@ -14,9 +14,9 @@
 //! |---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | reads; misses will do |
 //! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
-//! | R3 waited | the window grows four-, then twofold, only when its reader waited | timed reads; else a miss counts as a wait |
+//! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
-//! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream | reads |
+//! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window | reads |
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
 //! | R7 stride | three reads equally far apart predict the fourth | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
@@ -24,15 +24,16 @@
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in | arrivals; else never |
-//! | R13 shares | streams share half of the memory, and speculation of 15 % of what was used | none |
-//! | R14 large | of a read larger than the kernel sends at once the rest is fetched with it | reads |
+//! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for | none |
+//! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more | advice |
 //!
-//! Worked example, one reader of 8 KiB on a device that takes 30 ms (pages):
+//! Worked example, one reader of 8 KiB on a device that takes 30 ms (pages; `tests/wave/r03-waited.txt` owns the numbers):
 //!
 //! ```text
-//! read [0,2)    fetch [2,10)    ahead=8    R1 start          waited 30 ms
-//! read [2,4)    fetch [10,36)   ahead=32   R3 waited         ...
+//! read [0,2)     fetch [2,10)     mark 2      R1 start: four times the read
+//! read [6,8)     fetch [10,16)    mark 13     R2 next
+//! read [10,12)   fetch [16,744)   mark 194    R3 waited: one latency carries 732 pages at 100 MB/s
 //! ```
 
 mod density;
@@ -49,7 +50,7 @@ use crate::window::Window;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use density::Density;
-use device::Device;
+use device::{Device, Sent};
 use lengths::Lengths;
 use stream::{Course, StreamId, Streams};
 
@@ -297,6 +298,8 @@ struct File {
     guesses_kept: u64,
     /// What the streams of this file came to want ahead of them by waiting (R3).
     ahead: u64,
+    /// Pages that waits of one of them have paid for (R3).
+    paid: u64,
     random: bool,
     sequential: bool,
 }
@@ -334,8 +337,7 @@ struct Flight {
     device: u64,
     pages: Extent,
     issued: Nanos,
-    /// It did not continue the request sent before it.
-    jump: bool,
+    sent: Sent,
 }
 
 /// A part of a window that was decided and not yet sent.
@@ -462,6 +464,8 @@ pub struct Wave {
     unread: u64,
     /// Of those, pages whose stream has ended: they were fetched in vain.
     dead: u64,
+    /// Pages that readers of streams have paid for by waiting (R3), at most [`SPECULATION_MAX`].
+    credit: u64,
     epoch: u32,
     epoch_start: Nanos,
     active_now: u64,
@@ -489,6 +493,7 @@ impl Wave {
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
             dead: 0,
+            credit: 0,
             epoch: 0,
             epoch_start: Nanos(0),
             active_now: 0,
@@ -637,6 +642,7 @@ impl Wave {
             guesses: 0,
             guesses_kept: 0,
             ahead: 0,
+            paid: 0,
             random: false,
             sequential: false,
         });
@@ -686,7 +692,7 @@ impl Wave {
         self.arrivals.push_back((now, flight.file, flight.pages));
         if let Some(queue) = self.queues.get_mut(&flight.device) {
             if sent {
-                queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued), flight.jump);
+                queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued), flight.sent);
             } else {
                 queue.device.gone();
             }
@@ -803,8 +809,8 @@ impl Wave {
                 self.unread += file.table.set(PageBit::Ahead, pages).0;
                 self.counters.pages_ahead += pages.count.0;
             }
-            queue.device.issued(now);
             let jump = queue.last_end != (id, pages.start.0);
+            let sent = queue.device.issued(now, jump);
             queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
             queue.last_end = (id, pages.end().0);
             if !wanted.pages.is_empty() {
@@ -812,7 +818,7 @@ impl Wave {
             }
             let fetch = FetchId(self.next_fetch);
             self.next_fetch += 1;
-            self.flights.insert(fetch, Flight { file: id, device, pages, issued: now, jump });
+            self.flights.insert(fetch, Flight { file: id, device, pages, issued: now, sent });
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
         }

@@ -8,11 +8,14 @@
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
 //! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
-//! twice as much is let out, and 2 MiB to begin with, but no more than 48 MiB on that ground:
+//! twice as much is let out, and 2 MiB to begin with, but no more than 48 MiB on that ground. What readers have paid for by
+//! waiting comes on top, as much again at most: a stream that has waited once may have out what one latency carries, since
+//! to wait again would cost as much.
 //!
 //! ```text
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
 //! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
+//!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
 //! ```
 
 use super::locate::Place;
@@ -99,32 +102,33 @@ impl Wave {
                 latest.stride = stream;
             }
         }
-        if missing > self.config.reader_max.0 {
-            let rest = Extent::between(pages.start + self.config.reader_max, pages.end());
-            self.explain(now, id, pages, whole(rest), Pattern::Oversize, Why("R14 rest of a large read"));
-            self.want(Wanted {
-                file: id,
-                pages: rest,
-                demand: true,
-                urgent: true,
-                why: Why("R14 rest of a large read"),
-                stream: None,
-            });
-        }
-        // The reader's own read brings these pages: until it has, they are under way.
-        if let Some(f) = self.files.get_mut(&id) {
-            let holes: alloc::vec::Vec<Extent> = f.table.holes(pages).collect();
-            if missing <= self.config.reader_max.0 {
-                for hole in holes {
-                    f.table.set(PageBit::InFlight, hole);
-                }
-            }
-        }
+        self.bring(now, id, pages);
         self.touch_leaves(id, pages);
         if let Some(sid) = stream {
             self.plan_read(now, sid, pages, place, missing);
         }
         self.sweep(now);
+    }
+
+    /// R14: the reader's own read goes from page to page. It brings the first of those that are missing, as many as one
+    /// read brings, unless it waits for others before them; what it comes to later is fetched for it now.
+    fn bring(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let own_max = self.config.reader_max;
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let holes: alloc::vec::Vec<Extent> = f.table.holes(pages).collect();
+        let Some(first) = holes.first() else { return };
+        let before = Extent::between(pages.start, first.start);
+        let waits = f.table.count(PageBit::InFlight, before).0 > 0;
+        let own = if waits { PageCount(0) } else { first.count.min(own_max) };
+        f.table.set(PageBit::InFlight, Extent { count: own, ..*first });
+        let from = first.start + own;
+        let rest = Extent::between(from, pages.end());
+        let missing = rest.count.0 - f.table.resident(rest).0;
+        if missing > 0 {
+            let why = Why("R14 rest of a large read");
+            self.explain(now, id, pages, whole(rest), Pattern::Oversize, why);
+            self.want(Wanted { file: id, pages: rest, demand: true, urgent: true, why, stream: None });
+        }
     }
 
     /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended.
@@ -264,10 +268,18 @@ impl Wave {
             s.ahead = (2 * s.ahead).min(2 * s.reads);
             return;
         }
-        s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).min(AHEAD_MAX);
+        let unit = self
+            .files
+            .get(&s.file)
+            .and_then(|f| self.queues.get(&f.device))
+            .map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE);
+        s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).max(unit).min(AHEAD_MAX);
+        self.credit = (self.credit + unit.saturating_sub(s.paid)).min(SPECULATION_MAX);
+        s.paid = s.paid.max(unit);
         let ahead = s.ahead;
         if let Some(f) = self.files.get_mut(&s.file) {
             f.ahead = if f.ahead < ahead { ahead } else { (7 * f.ahead + ahead) / 8 };
+            f.paid = unit;
         }
     }
 
@@ -405,6 +417,9 @@ impl Wave {
 
     /// Pushes a stream's frontier as far as the rules want it.
     fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
+        if self.follows(sid) {
+            return;
+        }
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];
         if f.random {
@@ -418,11 +433,13 @@ impl Wave {
         let out = s.out();
         // Ask again when a quarter of it is read; where requests near one another are far cheaper than apart (a head that
         // seeks), when more is, so that what is fetched at once is worth the way.
-        let worth = self.queues.get(&f.device).map_or(0, |q| PageCount::holding(q.device.gap_max()).0);
+        let device = self.queues.get(&f.device).map(|q| &q.device);
+        let worth = device.map_or(0, |d| d.trip_pages().max(PageCount::holding(d.gap_max()).0));
+        let rest = if device.is_some_and(|d| d.trip_pages() > 0) { target / 8 } else { target / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };
         // A few pages at a time are not worth a request.
         let few = FEW.min(target / 2);
-        let step = worth.clamp(target / 4, target - target / 4).max(few).max(1);
+        let step = worth.clamp(target / 4, target - rest).max(few).max(1);
         let urgent = core::mem::take(&mut s.waited) || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
@@ -472,7 +489,10 @@ impl Wave {
         let Some(s) = self.streams.get(sid) else { return (0, why) };
         let f = &self.files[&s.file];
         // However long its sisters' windows are, a run of four pages promises no more than sixteen.
-        let promise = PROMISE * s.progress().max(s.request);
+        // Where runs have ended, waiting pays for no more than they came to.
+        let unknown = !f.lengths.known() && !self.lengths.known();
+        let paid = if s.reads > 2 && unknown { s.paid.max(f.paid) } else { 0 };
+        let promise = (PROMISE * s.progress().max(s.request)).max(paid);
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share();
@@ -513,7 +533,7 @@ impl Wave {
     fn speculation_share(&self) -> u64 {
         let used = self.counters.pages_used;
         let allowed = (used * u64::from(self.config.waste_percent) / 100)
-            .max((2 * used + SPECULATION_MIN).min(SPECULATION_MAX));
+            .max((2 * used + SPECULATION_MIN + self.credit.min(2 * used)).min(SPECULATION_MAX));
         (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
     }
 

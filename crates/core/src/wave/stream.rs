@@ -44,6 +44,8 @@ pub(crate) struct Stream {
     pub(crate) frontier: u64,
     /// Pages that the rules want ahead of the reader; for a stride, runs.
     pub(crate) ahead: u64,
+    /// Pages that its reader has paid for by waiting (R3).
+    pub(crate) paid: u64,
     /// Pages of the latest read.
     pub(crate) request: u64,
     /// Reads seen, quiet ones not counted.
@@ -71,6 +73,7 @@ impl Stream {
             next: start + request,
             frontier: start + request,
             ahead: 0,
+            paid: 0,
             request,
             reads: 1,
             skip: 0,
