@@ -22,13 +22,13 @@ use alloc::collections::BTreeMap;
 /// Region sizes in pages: 256 KiB, 1 MiB, 4 MiB, 16 MiB, 64 MiB.
 pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
 /// Reads gather where a region has at least so many,
-const GATHER_MIN: u64 = 3;
+const GATHER_MIN: u64 = 4;
 /// and so many times those that it would have if the file were read evenly.
 const GATHER_TIMES: u64 = 4;
 /// Regions watched in a file; when there are more, those read longest ago go.
 const REGIONS_MAX: usize = 4096;
 /// One page in this many must have been read.
-const THICK: u64 = 16;
+const THICK: u64 = 32;
 /// The same where gaps are dear: half.
 const THICK_DEAR: u64 = 2;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
@@ -93,7 +93,7 @@ impl Density {
             let (fill_min, thick) =
                 if gaps_are_cheap { (FILL_MIN, THICK) } else { (FILL_MIN_DEAR, THICK_DEAR) };
             let proved = witnesses >= WITNESSES_MIN && fill >= fill_min;
-            let thick = region.pages_read * thick >= extent.count.0;
+            let thick = region.pages_read * thick >= extent.count.0 && self.spread(s, number, region.count);
             let why = if proved {
                 "R11 regions like this filled"
             } else if bought.is_none() && thick && gathered && region.paid_ns >= price(extent) {
@@ -107,6 +107,14 @@ impl Density {
         let (key, extent, why) = bought?;
         self.regions.entry(key).or_default().bought = true;
         Some((extent, why))
+    }
+
+    /// Whether at least three quarters of a region hold an eighth of its `count` reads each: else what is thick is a part of
+    /// it, and bought as such.
+    fn spread(&self, scale: usize, number: u64, count: u64) -> bool {
+        let Some(smaller) = scale.checked_sub(1) else { return true };
+        let quarters = (4 * number..4 * number + 4).filter_map(|n| self.regions.get(&(smaller as u8, n)));
+        quarters.filter(|quarter| 8 * quarter.count >= count).count() >= 3
     }
 
     /// `pages` pages near `page` were read out of something bought: counts towards its regions' fill.

@@ -244,8 +244,10 @@ impl Device {
     /// for those lies next to what they wait for: their requests stand in the queue anyway, so a few of ours may join each.
     pub(crate) fn has_room(&mut self, waiting: u32) -> bool {
         if self.rate == 0 {
-            // As many as a pipe of this latency needs, if it is one.
-            self.flight_max = self.flight_max.max((self.unit().0 / PIECE_MIN) as u32).min(FLIGHT_FIRST);
+            // Twice what a pipe of this latency and one connection needs, if it is one; a disk needs few.
+            let pipe = (self.unit().0 / PIECE_MIN) as u32;
+            let pipe = if pipe > FLIGHT_MIN { 2 * pipe } else { pipe };
+            self.flight_max = self.flight_max.max(pipe).min(FLIGHT_FIRST);
         }
         let room =
             self.in_flight < self.flight_max.saturating_add(FLIGHT_FOR_WAITING * waiting).min(FLIGHT_MAX);

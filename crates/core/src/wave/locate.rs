@@ -83,10 +83,11 @@ impl Wave {
                 return Place::Repeats(sid);
             }
         }
-        // Downwards: the stream whose lowest page is where this read ends, or a little above.
-        if let Some((&low, &sid)) = f.backward.range(q + n..).next()
+        // Downwards: the stream whose lowest page is where this read ends, within it where reads are not aligned, or a
+        // little above.
+        if let Some((&low, &sid)) = f.backward.range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
-            && low - (q + n) <= if s.course == Course::Backward { s.out() + s.out() / 4 } else { 0 }
+            && low.saturating_sub(q + n) <= if s.course == Course::Backward { s.out() + s.out() / 4 } else { 0 }
         {
             return Place::Continues(sid);
         }
@@ -120,7 +121,7 @@ impl Wave {
         s.request = n;
         s.touched(now);
         match s.course {
-            Course::Seed if q + n <= s.first => {
+            Course::Seed if q < s.first => {
                 f.forward.remove(&s.next);
                 f.backward.remove(&s.first);
                 s.course = Course::Backward;
@@ -199,7 +200,7 @@ impl Wave {
     /// A read that belongs nowhere begins a seed, unless it is the third of a stride.
     pub(super) fn begin(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) -> Option<StreamId> {
         let (q, n) = (pages.start.0, pages.count.0);
-        if let Some(period) = self.stray(id, q, actor) {
+        if let Some(period) = self.stray(id, pages, actor) {
             let mut s = Stream::seed(id, q, n, now);
             s.course = Course::Stride { period, run: n };
             s.next = q.checked_add_signed(period)?;
@@ -329,16 +330,16 @@ impl Wave {
     }
 
     /// Notes a stray of `actor` and says whether it is the third at equal distance.
-    fn stray(&mut self, id: FileId, q: u64, actor: u32) -> Option<i64> {
+    fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
         let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
-        let [a, b, _] = latest.strays;
+        let (q, [a, b, _]) = (pages.start.0, latest.strays);
         latest.strays = [q, a, b];
         latest.stray_count = latest.stray_count.saturating_add(1);
         if latest.stray_count < 3 {
             return None;
         }
         let (d1, d2) = (q.wrapping_sub(a) as i64, a.wrapping_sub(b) as i64);
-        (d1 != 0 && d1.abs_diff(d2) <= 1 && d1.unsigned_abs() > 1).then_some(d1)
+        (d1 != 0 && d1.abs_diff(d2) <= 1 && d1.unsigned_abs() > pages.count.0).then_some(d1)
     }
 
     /// The seed sown as number `serial` went on.

@@ -433,13 +433,15 @@ impl Wave {
         let out = s.out();
         // Ask again when a quarter of it is read; where requests near one another are far cheaper than apart (a head that
         // seeks), when more is, so that what is fetched at once is worth the way.
+        let readers = self.queues.get(&f.device).map_or(1, |q| q.waiting.len() as u64).max(1);
         let device = self.queues.get(&f.device).map(|q| &q.device);
-        let worth = device.map_or(0, |d| d.trip_pages().max(PageCount::holding(d.gap_max()).0));
-        let rest = if device.is_some_and(|d| d.trip_pages() > 0) { target / 8 } else { target / 4 };
+        let worth = device.map_or(0, |d| d.trip_pages().max(d.unit().0 / crate::units::PAGE_SIZE / 8));
+        let rest = if device.is_some_and(|d| d.trip_pages() > 0) { target / 8 } else { target / 2 };
         let Some(s) = self.streams.get_mut(sid) else { return };
         // A few pages at a time are not worth a request.
         let few = FEW.min(target / 2);
-        let step = worth.clamp(target / 4, target - rest).max(few).max(1);
+        let least = (target * readers / (readers + 3)).min(target - rest);
+        let step = worth.clamp(least, target - rest).max(few).max(1);
         let urgent = core::mem::take(&mut s.waited) || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
@@ -504,7 +506,9 @@ impl Wave {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
             _ => {
-                let speculation = self.speculation_share();
+                let head = self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0);
+                // A head fetches a window when the one before it is read: half of it is out on average.
+                let speculation = self.speculation_share() * if head { 3 } else { 2 } / 2;
                 if speculation < target {
                     (target, why) = (speculation, Why("R13 share of speculation"));
                 }
@@ -675,7 +679,9 @@ impl Wave {
     }
 
     pub(super) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
-        if now.since(self.epoch_start) > EPOCH {
+        // An epoch lasts for two turns of whoever ends it: streams by long turns are active all the same.
+        let turns = self.streams.get(sid).map_or(0, |s| 2 * s.interval_ns);
+        if now.since(self.epoch_start).0 > EPOCH.0.max(turns) {
             self.epoch = self.epoch.wrapping_add(1);
             self.epoch_start = now;
             self.active_before = core::mem::take(&mut self.active_now);
