@@ -8,13 +8,15 @@
 //! hdd (8 ms, 100 MB/s), region of 1 MiB (8 ms + 10.5 ms), blocks of 8 KiB in random order
 //!   read 1   rent  8 ms
 //!   read 3   rent 24 ms >= 18.5 ms, but 6 of 256 pages are no sign of thickness
-//!   read 8   rent 64 ms, 16 of 256 pages: one in 16 -> buy [region)
+//!   read 4   rent 32 ms, 8 of 256 pages: one in 32, in three of the four quarters -> buy [region)
 //! ```
 //!
-//! Two guards keep a uniformly random reader from buying anything. The reads must *gather*: three in the region, and four
-//! times as many as it would have were the file read evenly. And the region must be thick: one page in 16 read. Regions that were bought before
-//! tell how much of them was read in the end: where that was 40 %, the first read in a region like them buys it. Where a
-//! gap costs more than a request of its own (an SSD), half must have been read, or two thirds proved.
+//! Three guards keep a uniformly random reader from buying anything, and others from buying too much. The reads must
+//! *gather*: four in the region, and four times as many as it would have were the file read evenly. The region must be
+//! *thick*: one page in 32 read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it
+//! is a part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was
+//! 40 %, the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must
+//! have been read, or two thirds proved.
 
 use crate::units::{Extent, PageIndex};
 use alloc::collections::BTreeMap;
@@ -175,7 +177,21 @@ mod tests {
             let pages = Extent::new(256 * 1000 + 2 * block, 2);
             bought.extend(density.read(pages, 8_000_000, end, true, hdd).map(|b| (i + 1, b.0)));
         }
-        assert_eq!(bought, [(8, Extent::new(256_000, 256))]);
+        assert_eq!(bought, [(4, Extent::new(256_000, 256))]);
+    }
+
+    #[test]
+    fn what_is_thick_in_one_half_is_bought_in_that_half() {
+        let mut density = Density::default();
+        let (end, mut seed, mut bought) = (1 << 22, 7, alloc::vec::Vec::new());
+        for _ in 0..200 {
+            // Blocks of 8 KiB in the lower half of a region of 4 MiB.
+            let pages = Extent::new(1_024_000 + random(&mut seed) % 256 * 2, 2);
+            bought.extend(density.read(pages, 8_000_000, end, true, hdd).map(|b| b.0));
+        }
+        let largest = bought.iter().map(|region| region.count.0).max();
+        assert_eq!(largest, Some(256), "{bought:?}");
+        assert!(bought.iter().all(|region| region.end() <= PageIndex(1_024_512)), "{bought:?}");
     }
 
     #[test]

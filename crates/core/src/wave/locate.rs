@@ -87,7 +87,8 @@ impl Wave {
         // little above.
         if let Some((&low, &sid)) = f.backward.range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
-            && low.saturating_sub(q + n) <= if s.course == Course::Backward { s.out() + s.out() / 4 } else { 0 }
+            && low.saturating_sub(q + n)
+                <= if s.course == Course::Backward { s.out() + s.out() / 4 } else { 0 }
         {
             return Place::Continues(sid);
         }

@@ -32,8 +32,9 @@
 //!
 //! ```text
 //! read [0,2)     fetch [2,10)     mark 2      R1 start: four times the read
-//! read [6,8)     fetch [10,16)    mark 13     R2 next
-//! read [10,12)   fetch [16,744)   mark 194    R3 waited: one latency carries 732 pages at 100 MB/s
+//! read [4,6)     fetch [10,14)    mark 10     R2 next
+//! read [8,10)    fetch [14,18)    mark 14     R2 next
+//! read [10,12)   fetch [18,572)   mark 151    R3 waited: one latency carries 732 pages at 100 MB/s; R13 lets out 560
 //! ```
 
 mod density;
