@@ -1,0 +1,210 @@
+//! Fetches: sent in the order that the brain wants, seen arriving, and published as pages that need no event.
+//!
+//! ```text
+//!   poll --> mincore: what is absent? --> readahead(2), a piece at a time --> out --> looked at --> Arrived --> leaf quiet
+//! ```
+
+use bowwave_core::{Action, Extent, FetchId, FileId, Input, Nanos, PageBit, PageCount, PageTable};
+use bowwave_wire::Harvest;
+
+use super::{DRAIN_MAX, Out, State};
+use crate::arrivals::{Look, Outcome};
+use crate::files::{Refusal, runs};
+use crate::segment::monotonic_ns;
+
+impl State {
+    pub(super) fn arrive(&mut self) {
+        let now = self.now();
+        for found in self.probers.found() {
+            let Some(out) = self.out.get(&found.fetch) else { continue };
+            let at = Nanos(found.at_ns.saturating_sub(self.start_ns)).max(out.issued);
+            let latency = self.wave.device(out.device).and_then(|d| d.0).unwrap_or_default();
+            let was_there = found.at_once && 4 * at.since(out.issued).0 < latency.0;
+            match (found.arrived, was_there) {
+                (false, _) => self.landed(now, found.fetch, |fetch| Input::Failed { fetch }),
+                (true, true) => self.landed(now, found.fetch, |fetch| Input::Skipped { fetch }),
+                (true, false) => self.landed(now, found.fetch, |fetch| Input::Arrived { fetch }),
+            }
+        }
+        if self.arrivals.next_look().is_none_or(|due| due > now) {
+            return;
+        }
+        let files = &self.files;
+        let landed = self.arrivals.look(now, |out| {
+            let descriptor = files.get(&out.file).and_then(|held| held.descriptor.as_ref());
+            match descriptor.and_then(|d| d.presence(Extent::new(out.page, 1))) {
+                Some(presence) if presence[0] & 1 == 1 => Look::There,
+                Some(_) => Look::NotYet,
+                None => Look::Lost,
+            }
+        });
+        for (out, outcome) in landed {
+            match outcome {
+                Outcome::Arrived => self.landed(now, out.fetch, |fetch| Input::Arrived { fetch }),
+                Outcome::Failed => self.landed(now, out.fetch, |fetch| Input::Failed { fetch }),
+            }
+        }
+    }
+
+    pub(super) fn landed(&mut self, now: Nanos, fetch: FetchId, input: impl FnOnce(FetchId) -> Input) {
+        if let Some(out) = self.out.remove(&fetch)
+            && let Some(held) = self.files.get_mut(&out.file)
+        {
+            held.outstanding = held.outstanding.saturating_sub(1);
+        }
+        self.wave.handle(now, input(fetch));
+    }
+
+    /// Sends what the brain wants sent. Between calls of up to 70 us, hears whoever has come in the meantime.
+    pub(super) fn act(&mut self) {
+        loop {
+            let now = self.now();
+            let Some(Action::Fetch { id, file, pages, .. }) = self.wave.poll(now) else { break };
+            self.vain = 0;
+            let input = self.fetch(id, file.0 as u32, pages, now);
+            if let Some(input) = input {
+                self.wave.handle(self.now(), input);
+            }
+            self.publish();
+            self.beat();
+            if self.segment.has_events() {
+                self.drain(DRAIN_MAX);
+            }
+            self.arrive();
+        }
+        self.explain();
+    }
+
+    /// Performs a fetch. What is known of it at once is returned; otherwise it is out.
+    pub(super) fn fetch(&mut self, id: FetchId, slot: u32, pages: Extent, now: Nanos) -> Option<Input> {
+        if self.options.dry_run {
+            return Some(Input::Skipped { fetch: id });
+        }
+        if self.files.get(&slot).is_some_and(|held| held.descriptor.is_none()) {
+            self.reopen(slot);
+        }
+        let latency = self
+            .files
+            .get(&slot)
+            .and_then(|held| self.wave.device(held.origin.dev))
+            .and_then(|device| device.0);
+        let Some(held) = self.files.get_mut(&slot) else { return Some(Input::Failed { fetch: id }) };
+        let Some(descriptor) = &held.descriptor else { return Some(Input::Failed { fetch: id }) };
+        let device = held.origin.dev;
+        let presence = descriptor.presence(pages);
+        let absent = match &presence {
+            Some(presence) => runs(pages, presence, false),
+            None => vec![pages],
+        };
+        let (Some(first), Some(last)) = (absent.first(), absent.last()) else {
+            return Some(Input::Skipped { fetch: id });
+        };
+        let hull = Extent::between(first.start, last.end());
+        let count: u64 = absent.iter().map(|run| run.count.0).sum();
+        let before = monotonic_ns();
+        let mut at = hull.start;
+        while at < hull.end() {
+            let cap = self.windows.cap(device);
+            let piece = Extent::between(at, (at + PageCount(cap)).min(hull.end()));
+            self.calls += 1;
+            let held_before = if absent.len() == 1 { descriptor.cached(piece) } else { None };
+            if let Err(error) = descriptor.readahead(piece) {
+                self.calls_ns += monotonic_ns() - before;
+                if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) {
+                    self.refuse(slot, Refusal::NoReadahead);
+                }
+                return Some(Input::Failed { fetch: id });
+            }
+            if held_before == Some(0)
+                && let Some(started) = descriptor.cached(piece)
+                && started < piece.count.0
+            {
+                // The kernel cut it short. What it has not started is asked for again, from there.
+                self.windows.observed(device, piece.count.0, started);
+                if started == 0 {
+                    self.calls_ns += monotonic_ns() - before;
+                    return Some(Input::Failed { fetch: id });
+                }
+                at = piece.start + PageCount(started);
+                continue;
+            }
+            at = piece.end();
+        }
+        self.calls_ns += monotonic_ns() - before;
+        let page = hull.end().0 - 1;
+        let issued = Nanos(before.saturating_sub(self.start_ns)).max(now);
+        let trusted = descriptor.trusted();
+        if trusted {
+            self.arrivals.add(device, id, slot, page, issued, latency);
+        } else if !self.probers.ask(device, id, descriptor.share(), page) {
+            return Some(Input::Failed { fetch: id });
+        }
+        held.outstanding += 1;
+        held.fetched += count;
+        self.fetched += count;
+        for run in absent {
+            let fresh: Vec<Extent> = run_without(&held.account, run);
+            for part in fresh {
+                held.account.set(PageBit::Ahead, part);
+            }
+        }
+        self.out.insert(id, Out { file: slot, device, issued });
+        None
+    }
+
+    // ---- leaves ----------------------------------------------------------------------------------------------------
+
+    pub(super) fn publish(&mut self) {
+        let changed = self.wave.take_changed();
+        if changed.is_empty() || self.options.dry_run {
+            return;
+        }
+        let now = self.now();
+        for (file, leaf) in changed {
+            let slot = file.0 as u32;
+            let (quiet, settled) = self.wave.leaf(file, leaf);
+            let Some(held) = self.files.get_mut(&slot) else { continue };
+            if quiet == 0 && !held.published.contains(&leaf) {
+                continue;
+            }
+            held.published.insert(leaf);
+            if let Some(harvest) = self.segment.publish(slot, leaf, quiet, settled) {
+                self.harvested(harvest, now);
+            }
+        }
+    }
+
+    pub(super) fn harvested(&mut self, harvest: Harvest, now: Nanos) {
+        let Some(held) = self.files.get_mut(&harvest.file) else { return };
+        held.active = now;
+        let mut bits = harvest.used;
+        while bits != 0 {
+            let first = bits.trailing_zeros();
+            let count = (bits >> first).trailing_ones();
+            let pages = Extent::new(harvest.leaf * 64 + u64::from(first), u64::from(count));
+            bits &= if first + count == 64 { 0 } else { !0 << (first + count) };
+            self.account_used(harvest.file, pages);
+            self.wave.handle(now, Input::Used { file: FileId(u64::from(harvest.file)), pages });
+        }
+    }
+
+    pub(super) fn account_used(&mut self, slot: u32, pages: Extent) {
+        if let Some(held) = self.files.get_mut(&slot) {
+            held.account.set(PageBit::Used, pages);
+            held.account.clear(PageBit::Ahead, pages);
+        }
+    }
+}
+
+/// Parts of `run` that were not read yet.
+fn run_without(account: &PageTable, run: Extent) -> Vec<Extent> {
+    let mut parts = Vec::new();
+    let mut at = run.start;
+    for used in account.runs(PageBit::Used, run) {
+        parts.push(Extent::between(at, used.start));
+        at = used.end();
+    }
+    parts.push(Extent::between(at, run.end()));
+    parts.retain(|part| !part.is_empty());
+    parts
+}

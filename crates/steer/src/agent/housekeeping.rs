@@ -1,0 +1,192 @@
+//! Ten times a second: what was read quietly is harvested, descriptors that nobody needs are given up, memory is measured.
+//!
+//! What a program has closed, or left alone for a second, we hold open no longer: a file system shall be unmountable as
+//! soon as the program is done with it.
+
+use std::sync::atomic::Ordering;
+
+use bowwave_core::{Bytes, Extent, FileId, Input, Nanos};
+use bowwave_wire::FILES_MAX;
+
+use super::report::{complain, file_report};
+use super::{DESCRIPTORS_MAX, State};
+use crate::memory;
+
+/// A descriptor of ours that is left alone so long is closed, and sooner if the program has closed the file.
+const IDLE_NS: u64 = 1_000_000_000;
+const HOUSEKEEPING_NS: u64 = 100_000_000;
+const MEMORY_NS: u64 = 1_000_000_000;
+/// Leaves harvested in one housekeeping: 65,536 are all.
+const HARVEST_MAX: usize = 8192;
+/// Leaves on either side of a read that are harvested before it is told: 256 MiB at most, and only as far as there are
+/// no so many in a row of which nothing was read.
+const LEAVES_BEHIND: u64 = 1024;
+const LEAVES_UNREAD: u32 = 2;
+
+impl State {
+    pub(super) fn keep_house(&mut self) {
+        let now = self.now();
+        if now.since(self.kept).0 < HOUSEKEEPING_NS {
+            return;
+        }
+        self.kept = now;
+        self.harvest(now, HARVEST_MAX);
+        let idle: Vec<u32> = self
+            .files
+            .iter()
+            .filter(|(_, f)| {
+                f.descriptor.is_some() && f.outstanding == 0 && now.since(f.active).0 > HOUSEKEEPING_NS
+            })
+            .map(|(&slot, _)| slot)
+            .take(256)
+            .collect();
+        for slot in idle {
+            let tired = self.files.get(&slot).is_some_and(|f| now.since(f.active).0 > IDLE_NS);
+            if tired {
+                self.let_go(slot);
+            } else {
+                self.let_go_if_closed(slot);
+            }
+        }
+        self.free_slots();
+        if now.since(self.measured).0 > MEMORY_NS {
+            self.measured = now;
+            let pid = Some(self.child.load(Ordering::Relaxed)).filter(|&pid| pid > 0);
+            let memory = memory::allowance(self.options.memory, pid);
+            if memory::differs(self.memory, memory) {
+                self.memory = memory;
+                self.wave.handle(now, Input::Memory { bytes: Bytes(memory) });
+            }
+            if let Some(explain) = &mut self.explain
+                && let Err(error) = explain.to.flush()
+            {
+                complain(error);
+                self.explain = None;
+            }
+        }
+    }
+
+    pub(super) fn harvest(&mut self, now: Nanos, max: usize) {
+        let leaves: Vec<(u32, u64)> = self
+            .files
+            .iter()
+            .flat_map(|(&slot, f)| f.published.iter().map(move |&leaf| (slot, leaf)))
+            .take(max)
+            .collect();
+        for (slot, leaf) in leaves {
+            if let Some(harvest) = self.segment.harvest(slot, leaf) {
+                self.harvested(harvest, now);
+            }
+        }
+    }
+
+    /// What was read quietly on the way here, before the brain is asked where this read belongs: leaf by leaf backwards, and
+    /// forwards, as far as pages were read lately.
+    pub(super) fn harvest_around(&mut self, slot: u32, pages: Extent, now: Nanos) {
+        let (first, last) = (pages.start.0 / 64, (pages.end().0 - 1) / 64);
+        let own = first..=last.min(first + LEAVES_BEHIND);
+        let before = (first.saturating_sub(LEAVES_BEHIND)..first).rev();
+        let after = last + 1..=last + LEAVES_BEHIND;
+        for leaf in own {
+            self.harvest_leaf(slot, leaf, now);
+        }
+        let mut gone = 0;
+        for leaf in before {
+            gone = if self.harvest_leaf(slot, leaf, now) { 0 } else { gone + 1 };
+            if gone == LEAVES_UNREAD {
+                break;
+            }
+        }
+        gone = 0;
+        for leaf in after {
+            gone = if self.harvest_leaf(slot, leaf, now) { 0 } else { gone + 1 };
+            if gone == LEAVES_UNREAD {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn harvest_leaf(&mut self, slot: u32, leaf: u64, now: Nanos) -> bool {
+        let harvest = self.segment.harvest(slot, leaf);
+        if let Some(harvest) = harvest {
+            self.harvested(harvest, now);
+        }
+        harvest.is_some()
+    }
+
+    pub(super) fn let_go_if_closed(&mut self, slot: u32) {
+        let closed = self.files.get(&slot).is_some_and(|held| {
+            held.outstanding == 0
+                && held.descriptor.as_ref().is_some_and(|d| !held.origin.holds() || d.unlinked())
+        });
+        if closed {
+            self.let_go(slot);
+        }
+    }
+
+    /// Closes our descriptor. What is known of the file stays.
+    pub(super) fn let_go(&mut self, slot: u32) {
+        if let Some(held) = self.files.get_mut(&slot)
+            && held.descriptor.take().is_some()
+        {
+            self.descriptors -= 1;
+        }
+    }
+
+    /// Keeps descriptors below the limit: the one left alone longest goes.
+    pub(super) fn make_room(&mut self) {
+        while self.descriptors >= self.descriptors_max {
+            let oldest = self
+                .files
+                .iter()
+                .filter(|(_, f)| f.descriptor.is_some() && f.outstanding == 0)
+                .min_by_key(|(_, f)| f.active)
+                .map(|(&slot, _)| slot);
+            let Some(oldest) = oldest else { return };
+            self.let_go(oldest);
+        }
+    }
+
+    /// Half of the slots are enough: those left alone longest are given back, an eighth at a time.
+    pub(super) fn free_slots(&mut self) {
+        if self.files.len() < FILES_MAX / 2 {
+            return;
+        }
+        let mut by_age: Vec<(Nanos, u32)> = self
+            .files
+            .iter()
+            .filter(|(_, f)| f.outstanding == 0)
+            .map(|(&slot, f)| (f.active, slot))
+            .collect();
+        by_age.sort_unstable();
+        for (_, slot) in by_age.into_iter().take(FILES_MAX / 8) {
+            self.forget(slot);
+            self.segment.recycle(slot);
+        }
+    }
+
+    /// Forgets a file altogether; what came of it stays in the report.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.let_go(slot);
+        let Some(held) = self.files.remove(&slot) else { return };
+        for &leaf in &held.published {
+            self.segment.publish(slot, leaf, 0, 0);
+        }
+        self.retired.push(file_report(&held));
+        self.wave.handle(self.now(), Input::Close { file: FileId(u64::from(slot)) });
+    }
+}
+
+/// As many descriptors as we may have; half of them, and no more than [`DESCRIPTORS_MAX`], for files.
+pub(super) fn raise_descriptor_limit(max: &mut usize) {
+    // SAFETY: reads and writes one structure that is ours.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            let want = limit.rlim_max.min(2 * DESCRIPTORS_MAX as u64 + 64);
+            let raised = libc::rlimit { rlim_cur: want.max(limit.rlim_cur), ..limit };
+            let now = if libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 { raised } else { limit };
+            *max = (now.rlim_cur as usize / 2).clamp(8, DESCRIPTORS_MAX);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What is told of a run: each decision in the explain file, and the whole at the end.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+use bowwave_core::{Extent, Nanos, PageBit};
+use bowwave_wire::{AGENT_GONE, KERNEL_ON};
+
+use super::{Held, State};
+use crate::device_window::CALL_PAGES_MAX;
+use crate::explain_file::{DecisionLine, FileLine};
+use crate::files::Refusal;
+use crate::summary::{Decisions, DeviceReport, FileReport, Report, page_bytes};
+
+impl State {
+    pub(super) fn explain(&mut self) {
+        let decisions: Vec<_> = self.wave.take_trace().collect();
+        let Some(explain) = &mut self.explain else { return };
+        let files = &self.files;
+        let written = decisions.iter().try_for_each(|decision| {
+            let Some(held) = files.get(&(decision.file.0 as u32)) else { return Ok(()) };
+            if explain.named.insert(held.number) {
+                let line = FileLine {
+                    number: held.number,
+                    size: held.size,
+                    device: device_name(held.origin.dev),
+                    path: held.path.to_string_lossy().into_owned(),
+                };
+                writeln!(explain.to, "{line}")?;
+            }
+            writeln!(explain.to, "{}", DecisionLine::of(decision, held.number))
+        });
+        if let Err(error) = written {
+            complain(error);
+            self.explain = None;
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Report {
+        self.segment.agent_state.store(AGENT_GONE, Ordering::SeqCst);
+        self.drain(bowwave_wire::EVENTS_MAX);
+        let now = self.now();
+        self.harvest(now, usize::MAX);
+        self.explain();
+        if let Some(explain) = &mut self.explain
+            && let Err(error) = explain.to.flush()
+        {
+            complain(error);
+        }
+        for &slot in self.files.keys() {
+            if let Some(slot) = self.segment.file(slot) {
+                slot.kernel.store(KERNEL_ON, Ordering::Relaxed);
+            }
+        }
+        self.report(now)
+    }
+
+    pub(super) fn report(self, now: Nanos) -> Report {
+        let mut files = self.retired;
+        files.extend(self.files.values().map(file_report));
+        files.sort_by_key(|f| (std::cmp::Reverse(f.used), f.number));
+        let used: u64 = files.iter().map(|f| f.used).sum();
+        let (fetched, missed) = (page_bytes(self.fetched), page_bytes(self.missed));
+        let devices = self.devices.iter().filter_map(|&device| {
+            let (latency, rate, in_flight_max) = self.wave.device(device)?;
+            Some(DeviceReport {
+                device: device_name(device),
+                latency_us: latency.map(|l| l.0 as f64 / 1e3),
+                bytes_per_s: rate,
+                in_flight_max,
+                pages_per_call: self.windows.cap(device).min(CALL_PAGES_MAX),
+                window_lent: self.windows.lent(device),
+            })
+        });
+        let mut not_steered: BTreeMap<String, u64> =
+            self.refused.iter().map(|(refusal, slots)| (refusal.kind(), slots.len() as u64)).collect();
+        not_steered.extend(self.dormant.iter().map(|(&words, &n)| (words.to_string(), n)));
+        Report {
+            elapsed_s: now.0 as f64 / 1e9,
+            bytes_used: used,
+            bytes_fetched: fetched,
+            bytes_missed: missed,
+            bytes_in_vain: files.iter().map(|f| f.wasted).sum(),
+            fetched_per_used: (used > 0).then(|| (fetched + missed) as f64 / used as f64),
+            fetch_calls: self.calls,
+            fetch_calls_s: self.calls_ns as f64 / 1e9,
+            agent_cpu_s: thread_cpu_s(),
+            decisions: Decisions::from(self.wave.counters()),
+            processes: self.processes,
+            events_lost: self.segment.events_lost.load(Ordering::Relaxed),
+            events: self.events,
+            handed_back: self.hand_backs,
+            memory: self.memory,
+            not_steered,
+            unsurprising: [Refusal::Gone, Refusal::NotAskedFor].map(Refusal::kind).into(),
+            devices: devices.collect(),
+            files,
+        }
+    }
+}
+
+pub(super) fn file_report(held: &Held) -> FileReport {
+    let all = Extent::new(0, u64::MAX);
+    FileReport {
+        number: held.number,
+        path: held.path.clone(),
+        size: held.size,
+        used: page_bytes(held.account.count(PageBit::Used, all).0),
+        fetched: page_bytes(held.fetched),
+        missed: page_bytes(held.missed),
+        wasted: page_bytes(held.account.count(PageBit::Ahead, all).0),
+    }
+}
+
+pub(super) fn device_name(device: u64) -> String {
+    format!("{}:{}", libc::major(device), libc::minor(device))
+}
+
+pub(super) fn complain(error: std::io::Error) {
+    eprintln!("bowwave: cannot write the decisions: {error}; going on without");
+}
+
+pub(super) fn thread_cpu_s() -> f64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec that is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,147 @@
+//! The agent with a program that is a few lines long.
+
+use super::*;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Instant;
+
+use bowwave_wire::{Event, KERNEL_ON, Kind};
+
+/// The program's side: what the shim does, in a few lines.
+struct Program<'a> {
+    segment: &'a SharedSegment,
+    file: File,
+    slot: bowwave_wire::FileRef,
+}
+
+impl<'a> Program<'a> {
+    fn open(segment: &'a SharedSegment, file: File) -> Self {
+        let meta = file.metadata().unwrap();
+        let slot = segment.bind(meta.dev(), meta.ino(), meta.len()).unwrap();
+        let this = Self { segment, file, slot };
+        this.tell(Kind::Seen, 0, meta.len(), 0);
+        this
+    }
+
+    fn tell(&self, kind: Kind, offset: u64, len: u64, waited_ns: u32) {
+        let event = Event {
+            kind,
+            detail: 0,
+            pid: std::process::id(),
+            tid: 1,
+            fd: self.file.as_raw_fd(),
+            file: self.slot.index,
+            generation: self.slot.generation,
+            offset,
+            len,
+            at_ns: monotonic_ns(),
+            waited_ns,
+        };
+        if self.segment.push(&event) {
+            ring(&self.segment.bell);
+        }
+    }
+
+    /// Reads, and says whether anybody wanted to hear of it.
+    fn read(&self, offset: u64, len: usize) -> bool {
+        let standing = self.segment.touch(self.slot.index, offset, len as u64);
+        let loud = standing == bowwave_wire::Standing::Loud;
+        if loud {
+            self.tell(Kind::Read, offset, len as u64, 0);
+        }
+        let began = Instant::now();
+        self.file.read_at(&mut vec![0; len], offset).unwrap();
+        let waited = began.elapsed().as_nanos() as u32;
+        if waited > 5_000 {
+            self.tell(Kind::Done, offset, len as u64, waited);
+        }
+        loud
+    }
+}
+
+fn temporary(pages: usize) -> (tempfile::TempDir, File) {
+    // Not in /tmp, which may be memory: there is nothing to read ahead there.
+    let dir = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![7; pages * 4096]).unwrap();
+    (dir, File::open(path).unwrap())
+}
+
+fn absent(file: &File) {
+    file.sync_all().unwrap();
+    // SAFETY: advice on an open descriptor touches no memory of ours.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+fn agent() -> (tempfile::TempDir, Agent) {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let agent = Agent::serve(segment, Options { lend_windows: false, ..Options::default() });
+    (dir, agent)
+}
+
+#[test]
+fn a_reader_is_run_ahead_of() {
+    let (_dir, agent) = agent();
+    let (_tmp, file) = temporary(4096);
+    absent(&file);
+    let segment = Arc::clone(&agent.segment);
+    let program = Program::open(&segment, file);
+    let loud = (0..4096 / 32).filter(|i| program.read(i * 131_072, 131_072)).count();
+    std::thread::sleep(Duration::from_millis(5));
+    let report = agent.stop();
+    assert!(loud < 128, "some pages became quiet");
+    assert_eq!(report.bytes_used, 4096 * 4096);
+    assert_eq!(report.files.len(), 1);
+    assert!(report.decisions.windows > 0 && report.decisions.pages_ahead > 0, "{report:?}");
+    assert_eq!((report.events_lost, report.not_steered.len()), (0, 0), "{report:?}");
+}
+
+#[test]
+fn a_cached_file_goes_quiet() {
+    let (_dir, agent) = agent();
+    let (_tmp, file) = temporary(2048);
+    let segment = Arc::clone(&agent.segment);
+    let program = Program::open(&segment, file);
+    for i in 0..64 {
+        program.read(i * 4096, 4096);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let loud = (0..2048).filter(|i| program.read(i * 4096, 4096)).count();
+    let report = agent.stop();
+    assert!(loud < 200, "{loud} of 2048 reads of present pages were told");
+    assert_eq!(report.bytes_fetched, 0, "{report:?}");
+}
+
+#[test]
+fn a_dry_run_fetches_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let agent = Agent::serve(Arc::clone(&segment), Options { dry_run: true, ..Options::default() });
+    assert_eq!(segment.kernel_default.load(Ordering::Relaxed), KERNEL_AS_IS);
+    let (_tmp, file) = temporary(1024);
+    absent(&file);
+    let program = Program::open(&segment, file);
+    assert!((0..32).all(|i| program.read(i * 131_072, 131_072)), "nothing is quiet");
+    let report = agent.stop();
+    assert_eq!((report.bytes_fetched, report.fetch_calls), (0, 0));
+    assert!(report.decisions.windows > 0);
+}
+
+#[test]
+fn a_file_that_was_not_asked_for_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let selection = Selection { only: vec!["*.gguf".into()], except: Vec::new() };
+    let agent = Agent::serve(Arc::clone(&segment), Options { selection, ..Options::default() });
+    let (_tmp, file) = temporary(64);
+    let program = Program::open(&segment, file);
+    let slot = segment.file(program.slot.index).unwrap();
+    let began = Instant::now();
+    while slot.ignored.load(Ordering::Acquire) == 0 && began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(slot.kernel.load(Ordering::Relaxed), KERNEL_ON);
+    assert_eq!(agent.stop().not_steered.values().sum::<u64>(), 1);
+}
