@@ -14,8 +14,8 @@
 //! It never allocates, locks, prints, waits or panics; it changes no result, no errno and no byte. Without a segment, or
 //! when told `BOWWAVE=off`, or when the agent is gone, it is not there but for one load and one branch a call.
 //!
-//! Reading order: `observe` (the path of a read), `state` (what is known of a descriptor), the hooks (`hooks_read`,
-//! `hooks_fd`, `hooks_stdio`, `hooks_process`), `real` (what lies behind them), `sys` (our own system calls). The other
+//! Reading order: `observe` (the path of a read), `state` (what is known of a descriptor), `maps` (of a mapping), the
+//! hooks (`hooks_read`, `hooks_fd`, `hooks_map`, `hooks_stdio`, `hooks_process`), `real` (what lies behind them), `sys` (our own system calls). The other
 //! side's view of it all is `bowwave-wire`.
 
 // A test does not observe itself: there, nobody enters the hooks.
@@ -24,9 +24,11 @@
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 
 mod hooks_fd;
+mod hooks_map;
 mod hooks_process;
 mod hooks_read;
 mod hooks_stdio;
+mod maps;
 mod observe;
 mod real;
 mod state;

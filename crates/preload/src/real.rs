@@ -90,6 +90,16 @@ next! {
     posix_fadvise64(c_int, off_t, off_t, c_int) -> c_int;
     readahead(c_int, off_t, size_t) -> ssize_t;
 
+    mmap(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
+    mmap64(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
+    munmap(*mut c_void, size_t) -> c_int;
+    mremap(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void;
+    madvise(*mut c_void, size_t, c_int) -> c_int;
+    posix_madvise(*mut c_void, size_t, c_int) -> c_int;
+    mlock(*const c_void, size_t) -> c_int;
+    mlock2(*const c_void, size_t, c_uint) -> c_int;
+    mlockall(c_int) -> c_int;
+
     read(c_int, *mut c_void, size_t) -> ssize_t;
     pread(c_int, *mut c_void, size_t, off_t) -> ssize_t;
     pread64(c_int, *mut c_void, size_t, off_t) -> ssize_t;

@@ -19,6 +19,7 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use crate::maps;
 use crate::observe::SAMPLE_READS;
 use crate::sys;
 
@@ -111,6 +112,11 @@ pub(crate) enum Standing {
 pub(crate) fn segment() -> Option<&'static Segment> {
     // SAFETY: null, or a mapping of the whole segment that is never unmapped; it consists of atomics.
     unsafe { SEGMENT.load(Relaxed).as_ref() }
+}
+
+/// This process, as it sees itself.
+pub(crate) fn process() -> u32 {
+    PID.load(Relaxed)
 }
 
 /// Begins to observe.
@@ -512,6 +518,10 @@ pub(crate) const ENDS: u32 = 4;
 
 /// Tells of the process itself. Not urgent: nobody is woken.
 pub(crate) fn tell(detail: u32) {
+    tell_of(detail, 0);
+}
+
+fn tell_of(detail: u32, parent: u32) {
     let Some(segment) = segment() else { return };
     let now = sys::now_ns();
     if segment.agent_alive(now) {
@@ -525,7 +535,7 @@ pub(crate) fn tell(detail: u32) {
             fd: -1,
             file,
             generation,
-            offset: 0,
+            offset: u64::from(parent),
             len: 0,
             at_ns: now,
             waited_ns: 0,
@@ -543,9 +553,9 @@ pub(crate) fn shared_by_fork() {
 pub(crate) fn forked_child() {
     shared_by_fork();
     if segment().is_some() {
-        PID.store(sys::process_id(), Relaxed);
+        let parent = PID.swap(sys::process_id(), Relaxed);
         VFORKED.store(false, Relaxed);
-        tell(FORKED);
+        tell_of(FORKED, parent);
     }
 }
 
@@ -567,6 +577,7 @@ pub(crate) fn go_dormant(detail: u32) {
         return;
     }
     restore_where(|_| true);
+    maps::restore_all();
     tell(detail);
     SEGMENT.store(ptr::null_mut(), Relaxed);
 }

@@ -110,6 +110,12 @@ pub(crate) fn advise(fd: c_int, advice: c_int) {
     unsafe { raw(libc::SYS_fadvise64, [fd as usize, 0, 0, advice as usize, 0, 0]) };
 }
 
+/// Advice for a range of memory. It is only advice: a failure changes nothing.
+pub(crate) fn advise_memory(address: usize, len: usize, advice: c_int) {
+    // SAFETY: MADV_NORMAL and MADV_RANDOM change no byte of memory, whoever it belongs to.
+    unsafe { raw(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) };
+}
+
 /// Wakes one sleeper on a futex word that processes share.
 pub(crate) fn wake(word: *const u32) {
     // SAFETY: FUTEX_WAKE reads nothing and writes nothing through `word`.

@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 /// First word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"bowwave\x01");
 /// Layout version; shim and agent must agree exactly.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Environment variable that tells a program's shim where the segment is: a path to open and map.
 pub const ENV_SEGMENT: &str = "BOWWAVE_SEGMENT";
 /// Environment variable that switches a program's shim off when it says `off`.
@@ -55,8 +55,13 @@ pub enum Kind {
     Seen = 4,
     /// A page believed settled was slow after all: `waited_ns`.
     Surprise = 5,
-    /// A process of the run starts (`detail` 0), forks (1), goes dormant (2: seccomp, 3: chroot) or ends (4).
+    /// A process of the run starts (`detail` 0), forks (1; `offset` is its parent), goes dormant (2: seccomp, 3: chroot)
+    /// or ends (4).
     Process = 6,
+    /// Bytes `[offset, offset + len)` of the file are mapped at [`Event::address`] now.
+    Map = 7,
+    /// `len` bytes from [`Event::address`] on are mapped no more, or are something else.
+    Unmap = 8,
 }
 
 impl Kind {
@@ -69,6 +74,8 @@ impl Kind {
             4 => Self::Seen,
             5 => Self::Surprise,
             6 => Self::Process,
+            7 => Self::Map,
+            8 => Self::Unmap,
             _ => return None,
         })
     }
@@ -99,6 +106,19 @@ pub struct Event {
     pub at_ns: u64,
     /// How long the read took; saturates at 4.29 s.
     pub waited_ns: u32,
+}
+
+impl Event {
+    /// The same event at an address, which takes the place of `detail` and `waited_ns`: its page's number in two halves.
+    pub const fn at_address(self, address: u64) -> Self {
+        let page = address >> 12;
+        Self { detail: page as u32, waited_ns: (page >> 32) as u32, ..self }
+    }
+
+    /// Where a Map or Unmap is, a multiple of a page.
+    pub const fn address(&self) -> u64 {
+        (self.detail as u64 | ((self.waited_ns as u64) << 32)) << 12
+    }
 }
 
 /// A place in the ring. `seq` says whose turn it is, as in Vyukov's bounded queue.
@@ -166,6 +186,9 @@ pub struct Segment {
     pub agent_pid: AtomicI32,
     /// What new files start with: a `KERNEL_` value.
     pub kernel_default: AtomicU32,
+    /// Nonzero while the agent sees page faults: new mappings of its files are told that touches are random, so that the
+    /// kernel reads nothing around them.
+    pub steer_maps: AtomicU32,
     /// Files smaller than this many bytes are left alone.
     pub size_min: AtomicU64,
     /// CLOCK_MONOTONIC in ns when the agent last looked around; at most [`HEARTBEAT_MAX_NS`] old while it lives.
@@ -569,6 +592,14 @@ mod tests {
         assert_eq!(s.touch(3, 7 << 12, 8192), Standing::Loud);
         assert_eq!(s.harvest(3, 0), Some(Harvest { file: 3, leaf: 0, used: 0b1_1001_0001 }));
         assert_eq!(s.harvest(3, 0), None);
+    }
+
+    #[test]
+    fn an_address_travels_whole() {
+        for address in [0, 0x7f12_3456_7000, 0x00ff_ffff_ffff_f000] {
+            assert_eq!(event(0).at_address(address).address(), address);
+        }
+        assert_eq!(event(0).at_address(0x1fff).address(), 0x1000);
     }
 
     #[test]

@@ -1,0 +1,348 @@
+//! Which mappings of files this process has, as far as the agent must know.
+//!
+//! ```text
+//!   mmap(fd 5, 1 GiB)  --> MADV_RANDOM on it, before the program knows its address      no reading around by the kernel
+//!                      --> Map told: file slot 1203, bytes [0, 1 GiB) at 7f12...        the agent sees faults there
+//!   madvise by the program ......... the kernel obeys it as ever; told; from then on the range is the program's
+//!   munmap, mremap, mmap over it ... Unmap told
+//! ```
+//!
+//! The kernel reads around a fault what its window holds, 128 KiB or 64 MiB, and learns nothing from touches that miss.
+//! So a mapping that the agent can watch is told once that touches are random; what should be there ahead of them the
+//! agent fetches. Where the program will touch much at once inside the kernel (mlock, MADV_POPULATE), and when the agent
+//! is gone or leaves the file alone, the range is put back to normal: at the next call of these hooks.
+//!
+//! Nothing here reads or writes the program's memory. A stale entry costs time, never a byte. 1,024 mappings are
+//! remembered (40 KiB); more are left to the kernel.
+
+use bowwave_wire::{Event, Kind, Segment};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::state::{self, Standing};
+use crate::sys;
+
+const MAPS_MAX: usize = 1024;
+const PAGE: u64 = 4096;
+
+/// We told the kernel that touches are random there.
+const RANDOM: u32 = 1;
+/// The program has given advice of its own for all of it.
+const ADVISED: u32 = 2;
+
+/// A mapping of a file. Free while `len` is 0; claimed while `len` is 1.
+struct Mapping {
+    len: AtomicU64,
+    address: AtomicU64,
+    offset: AtomicU64,
+    file: AtomicU32,
+    generation: AtomicU32,
+    flags: AtomicU32,
+}
+
+const FREE: u64 = 0;
+const CLAIMED: u64 = 1;
+
+static MAPS: [Mapping; MAPS_MAX] = [const { Mapping::new() }; MAPS_MAX];
+/// One more than the last entry that was ever in use.
+static MAPS_END: AtomicUsize = AtomicUsize::new(0);
+
+/// A part of the address space.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    start: u64,
+    end: u64,
+}
+
+impl Range {
+    /// `len` bytes from `address` on, in whole pages.
+    pub(crate) fn new(address: usize, len: usize) -> Self {
+        let start = address as u64 & !(PAGE - 1);
+        let end = (address as u64).saturating_add(len as u64);
+        Self { start, end: end.saturating_add(PAGE - 1) & !(PAGE - 1) }
+    }
+
+    const EVERYTHING: Self = Self { start: 0, end: u64::MAX };
+
+    fn intersection(self, other: Self) -> Option<Self> {
+        let (start, end) = (self.start.max(other.start), self.end.min(other.end));
+        (start < end).then_some(Self { start, end })
+    }
+
+    fn len(self) -> u64 {
+        self.end - self.start
+    }
+}
+
+impl Mapping {
+    const fn new() -> Self {
+        Self {
+            len: AtomicU64::new(FREE),
+            address: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+            file: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+        }
+    }
+
+    fn range(&self) -> Option<Range> {
+        let len = self.len.load(Relaxed);
+        let start = self.address.load(Relaxed);
+        (len > CLAIMED).then(|| Range { start, end: start.saturating_add(len) })
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// The kernel's own way with this range again, if it was us who changed it.
+    fn restore(&self, range: Range) {
+        if self.has(RANDOM) && !self.has(ADVISED) {
+            sys::advise_memory(range.start as usize, range.len() as usize, libc::MADV_NORMAL);
+        }
+    }
+
+    fn event(&self, kind: Kind, detail: u32, range: Range, at_ns: u64) -> Event {
+        let offset = self.offset.load(Relaxed) + range.start.saturating_sub(self.address.load(Relaxed));
+        let (file, generation) = (self.file.load(Relaxed), self.generation.load(Relaxed));
+        Event {
+            kind,
+            detail,
+            pid: state::process(),
+            tid: sys::thread_id(),
+            fd: -1,
+            file,
+            generation,
+            offset,
+            len: range.len(),
+            at_ns,
+            waited_ns: 0,
+        }
+    }
+}
+
+/// Entries in use that overlap `range`, with the common part.
+fn overlapping(range: Range) -> impl Iterator<Item = (&'static Mapping, Range)> {
+    let end = MAPS_END.load(Relaxed).min(MAPS_MAX);
+    MAPS.iter().take(end).filter_map(move |map| Some((map, map.range()?.intersection(range)?)))
+}
+
+/// The segment, if there is somebody to tell. Puts everything back to normal if there was and is no more.
+fn listener() -> Option<(&'static Segment, u64)> {
+    let segment = state::segment()?;
+    if state::memory_is_lent() {
+        return None;
+    }
+    let now = sys::now_ns();
+    if segment.agent_alive(now) {
+        return Some((segment, now));
+    }
+    restore_all();
+    None
+}
+
+/// Everything as the kernel would have it, for good.
+pub(crate) fn restore_all() {
+    for (map, range) in overlapping(Range::EVERYTHING) {
+        map.restore(range);
+        map.len.store(FREE, Relaxed);
+    }
+}
+
+/// The program has mapped `len` bytes of `fd` from `offset` on.
+#[cold]
+#[inline(never)]
+pub(crate) fn mapped(range: Range, prot: c_int, flags: c_int, fd: c_int, offset: u64) {
+    let Some((segment, now)) = listener() else { return };
+    // Wherever the kernel put it, nothing else is there any more.
+    forget(segment, range, now);
+    leave_ignored(segment);
+    let steerable = fd >= 0
+        && flags & (libc::MAP_ANONYMOUS | libc::MAP_HUGETLB) == 0
+        && prot & libc::PROT_EXEC == 0
+        && range.len() >= segment.size_min.load(Relaxed).max(PAGE)
+        && segment.steer_maps.load(Relaxed) != 0;
+    if !steerable {
+        return;
+    }
+    let bound = match state::standing(segment, fd) {
+        Standing::Bound(bound) => Some(bound),
+        Standing::Unmet => state::meet(segment, fd, now),
+        Standing::LeftAlone => None,
+    };
+    let Some(bound) = bound else { return };
+    let Some(map) = claim(range, offset, bound.index, bound.generation, 0) else { return };
+    if flags & (libc::MAP_POPULATE | libc::MAP_LOCKED) == 0 {
+        map.flags.store(RANDOM, Relaxed);
+        sys::advise_memory(range.start as usize, range.len() as usize, libc::MADV_RANDOM);
+    }
+    let event = Event { fd, ..map.event(Kind::Map, 0, range, now) };
+    // The agent opens the file through our descriptor, which may be closed at once: it must hear of it soon.
+    if segment.push(&event.at_address(range.start)) {
+        segment.bell.fetch_add(1, Relaxed);
+        sys::wake(segment.bell.as_ptr());
+    }
+}
+
+fn claim(range: Range, offset: u64, file: u32, generation: u32, flags: u32) -> Option<&'static Mapping> {
+    let (index, map) = MAPS
+        .iter()
+        .enumerate()
+        .find(|(_, map)| map.len.compare_exchange(FREE, CLAIMED, Relaxed, Relaxed).is_ok())?;
+    map.address.store(range.start, Relaxed);
+    map.offset.store(offset, Relaxed);
+    map.file.store(file, Relaxed);
+    map.generation.store(generation, Relaxed);
+    map.flags.store(flags, Relaxed);
+    map.len.store(range.len(), Relaxed);
+    MAPS_END.fetch_max(index + 1, Relaxed);
+    Some(map)
+}
+
+/// `range` is mapped no more, or about to be something else.
+pub(crate) fn unmapped(range: Range) {
+    if overlapping(range).next().is_none() {
+        return;
+    }
+    if let Some((segment, now)) = listener() {
+        forget(segment, range, now);
+    }
+}
+
+fn forget(segment: &Segment, range: Range, now: u64) {
+    for (map, common) in overlapping(range) {
+        segment.push(&map.event(Kind::Unmap, 0, common, now).at_address(common.start));
+        let Some(whole) = map.range() else { continue };
+        let (before, after) = (common.start - whole.start, whole.end - common.end);
+        let offset = map.offset.load(Relaxed);
+        if before > 0 {
+            map.len.store(before, Relaxed);
+        } else if after > 0 {
+            map.len.store(CLAIMED, Relaxed);
+            map.address.store(common.end, Relaxed);
+            map.offset.store(offset + whole.len() - after, Relaxed);
+            map.len.store(after, Relaxed);
+        } else {
+            map.len.store(FREE, Relaxed);
+        }
+        if before > 0 && after > 0 {
+            let rest = Range { start: common.end, end: whole.end };
+            let (file, generation) = (map.file.load(Relaxed), map.generation.load(Relaxed));
+            claim(rest, offset + whole.len() - after, file, generation, map.flags.load(Relaxed));
+        }
+    }
+}
+
+/// What was at `from` is at `to` now.
+pub(crate) fn moved(from: Range, to: Range) {
+    let Some((map, common)) = overlapping(from).next() else { return };
+    let Some((segment, now)) = listener() else { return };
+    let (file, generation, flags) =
+        (map.file.load(Relaxed), map.generation.load(Relaxed), map.flags.load(Relaxed));
+    let offset = map.offset.load(Relaxed) + common.start.saturating_sub(map.address.load(Relaxed));
+    forget(segment, from, now);
+    forget(segment, to, now);
+    if common.start != from.start {
+        return;
+    }
+    if let Some(map) = claim(to, offset, file, generation, flags) {
+        segment.push(&map.event(Kind::Map, 0, to, now).at_address(to.start));
+    }
+}
+
+/// The program has given advice, which the kernel follows already.
+pub(crate) fn advised(range: Range, advice: c_int) {
+    if !matches!(advice, libc::MADV_NORMAL | libc::MADV_RANDOM | libc::MADV_SEQUENTIAL | libc::MADV_WILLNEED)
+        || overlapping(range).next().is_none()
+    {
+        return;
+    }
+    let Some((segment, now)) = listener() else { return };
+    for (map, common) in overlapping(range) {
+        if advice != libc::MADV_WILLNEED {
+            let Some(whole) = map.range() else { continue };
+            // What is said of a small part is between the program and the kernel.
+            if 2 * common.len() < whole.len() {
+                continue;
+            }
+            map.flags.fetch_or(ADVISED, Relaxed);
+        }
+        segment.push(&map.event(Kind::Advice, advice as u32, common, now));
+    }
+}
+
+/// The kernel is about to touch all of `range` by itself: page by page, if touches were random.
+pub(crate) fn populating(range: Range) {
+    if overlapping(range).next().is_none() {
+        return;
+    }
+    let Some((segment, now)) = listener() else { return };
+    for (map, common) in overlapping(range) {
+        map.restore(common);
+        segment.push(&map.event(Kind::Advice, libc::MADV_WILLNEED as u32, common, now));
+    }
+}
+
+/// The same of all that there is.
+pub(crate) fn populating_all() {
+    populating(Range::EVERYTHING);
+}
+
+/// Files that the agent has met and leaves alone get the kernel's own way back.
+fn leave_ignored(segment: &Segment) {
+    for (map, range) in overlapping(Range::EVERYTHING) {
+        if map.has(RANDOM)
+            && segment.file(map.file.load(Relaxed)).is_some_and(|file| file.ignored.load(Relaxed) != 0)
+        {
+            map.restore(range);
+            map.flags.fetch_and(!RANDOM, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> std::vec::Vec<(u64, u64, u64)> {
+        overlapping(Range::EVERYTHING)
+            .map(|(map, range)| (range.start, range.end, map.offset.load(Relaxed)))
+            .collect()
+    }
+
+    fn zeroed() -> std::boxed::Box<Segment> {
+        // SAFETY: a segment is made of atomics, for which every bit pattern is a value; its layout is not empty.
+        let segment = unsafe {
+            let layout = std::alloc::Layout::new::<Segment>();
+            std::boxed::Box::from_raw(std::alloc::alloc_zeroed(layout).cast::<Segment>())
+        };
+        segment.initialise(1);
+        segment
+    }
+
+    #[test]
+    fn what_is_unmapped_in_the_middle_leaves_two() {
+        let segment = zeroed();
+        let all = Range::new(0x10_0000, 0x8000);
+        claim(all, 0x4000, 3, 0, 0).unwrap();
+        forget(&segment, Range::new(0x10_2000, 0x1000), 1);
+        assert_eq!(table(), [(0x10_0000, 0x10_2000, 0x4000), (0x10_3000, 0x10_8000, 0x7000)]);
+        let told = segment.pop().unwrap();
+        assert_eq!(
+            (told.kind, told.address(), told.len, told.offset),
+            (Kind::Unmap, 0x10_2000, 0x1000, 0x6000)
+        );
+        forget(&segment, Range::new(0x10_0000, 0x4000), 1);
+        assert_eq!(table(), [(0x10_4000, 0x10_8000, 0x8000)]);
+        forget(&segment, Range::new(0, 0x7fff_ffff), 1);
+        assert_eq!(table(), []);
+    }
+
+    #[test]
+    fn ranges_are_whole_pages() {
+        let range = Range::new(0x1234, 0x1000);
+        assert_eq!((range.start, range.end), (0x1000, 0x3000));
+        assert!(Range::new(0x1000, 0).intersection(Range::EVERYTHING).is_none());
+    }
+}
