@@ -15,7 +15,7 @@
 //! Nothing here reads or writes the program's memory. A stale entry costs time, never a byte. 1,024 mappings are
 //! remembered (40 KiB); more are left to the kernel.
 
-use bowwave_wire::{Event, Kind, Segment};
+use bowwave_wire::{Event, Kind, MAPS_STEERED, MAPS_UNSEEN, Segment};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -162,7 +162,7 @@ pub(crate) fn mapped(range: Range, prot: c_int, flags: c_int, fd: c_int, offset:
         && flags & (libc::MAP_ANONYMOUS | libc::MAP_HUGETLB) == 0
         && prot & libc::PROT_EXEC == 0
         && range.len() >= segment.size_min.load(Relaxed).max(PAGE)
-        && segment.steer_maps.load(Relaxed) != 0;
+        && segment.steer_maps.load(Relaxed) != MAPS_UNSEEN;
     if !steerable {
         return;
     }
@@ -173,7 +173,8 @@ pub(crate) fn mapped(range: Range, prot: c_int, flags: c_int, fd: c_int, offset:
     };
     let Some(bound) = bound else { return };
     let Some(map) = claim(range, offset, bound.index, bound.generation, 0) else { return };
-    if flags & (libc::MAP_POPULATE | libc::MAP_LOCKED) == 0 {
+    let populated = flags & (libc::MAP_POPULATE | libc::MAP_LOCKED) != 0;
+    if !populated && segment.steer_maps.load(Relaxed) == MAPS_STEERED {
         map.flags.store(RANDOM, Relaxed);
         sys::advise_memory(range.start as usize, range.len() as usize, libc::MADV_RANDOM);
     }

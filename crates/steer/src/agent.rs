@@ -18,24 +18,27 @@
 mod events;
 mod fetching;
 mod housekeeping;
+mod mapped;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bowwave_core::{Bytes, Config, FetchId, Nanos, PageTable, Wave};
-use bowwave_wire::{AGENT_GONE, AGENT_SERVING, KERNEL_AS_IS};
+use bowwave_wire::{AGENT_GONE, AGENT_SERVING, KERNEL_AS_IS, MAPS_STEERED, MAPS_TOLD, MAPS_UNSEEN};
 
 use crate::arrivals::Arrivals;
 use crate::device_window::DeviceWindows;
 use crate::explain_file::{HEADER, LEGEND};
 use crate::files::{Descriptor, Origin, Refusal};
 use crate::memory;
+use crate::pagemap::can_scan;
+use crate::perf::Watch;
 use crate::priority;
 use crate::prober::Probers;
 use crate::segment::{SegmentError, SharedSegment, futex_wait, monotonic_ns, ring};
@@ -43,6 +46,8 @@ use crate::select::Selection;
 use crate::summary::{FileReport, Report};
 
 use housekeeping::raise_descriptor_limit;
+pub use mapped::Faults;
+use mapped::Mapped;
 use report::complain;
 
 /// Files below 128 KiB are left alone: one window of the kernel holds them.
@@ -60,6 +65,8 @@ const DOZE_NS_MAX: u64 = 2_000_000;
 const DOZES: u64 = 4;
 /// While something may come at any moment the agent does not sleep longer.
 const NAP_NS: u64 = 50_000;
+/// Threads whose latest read is remembered.
+const THREADS_MAX: usize = 4096;
 const DESCRIPTORS_MAX: usize = 16_384;
 
 /// What a run is asked to do.
@@ -100,6 +107,9 @@ pub struct Agent {
     stop: Arc<AtomicBool>,
     child: Arc<AtomicU32>,
     thread: Option<JoinHandle<Report>>,
+    /// What may be seen of page faults, on its way to the agent's thread.
+    watch: Arc<Mutex<Option<Option<Watch>>>>,
+    dry_run: bool,
 }
 
 impl Agent {
@@ -116,13 +126,14 @@ impl Agent {
         segment.kernel_default.store(KERNEL_AS_IS, Ordering::Relaxed);
         segment.heartbeat_ns.store(monotonic_ns(), Ordering::Relaxed);
         segment.agent_state.store(AGENT_SERVING, Ordering::SeqCst);
-        let state = State::new(Arc::clone(&segment), options, Arc::clone(&child));
+        let (watch, dry_run) = (Arc::default(), options.dry_run);
+        let state = State::new(Arc::clone(&segment), options, Arc::clone(&child), Arc::clone(&watch));
         let flag = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("bowwave-agent".into()).spawn(move || state.run(&flag));
         if thread.is_err() {
             segment.agent_state.store(AGENT_GONE, Ordering::SeqCst);
         }
-        Self { segment, stop, child, thread: thread.ok() }
+        Self { segment, stop, child, thread: thread.ok(), watch, dry_run }
     }
 
     /// The segment's file, for the environment of the program.
@@ -133,6 +144,19 @@ impl Agent {
     /// The program has this process id: its memory group counts from now on.
     pub fn serves(&self, pid: u32) {
         self.child.store(pid, Ordering::Relaxed);
+    }
+
+    /// Watches the page faults of all programs that this thread will start. To be called before it starts one.
+    pub fn watch_faults(&self) {
+        let watch = Mapped::watch_this_thread(is_root());
+        let maps = match (watch.is_some() || can_scan(), self.dry_run) {
+            (false, _) => MAPS_UNSEEN,
+            (true, true) => MAPS_TOLD,
+            (true, false) => MAPS_STEERED,
+        };
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+        self.segment.steer_maps.store(maps, Ordering::Release);
+        ring(&self.segment.bell);
     }
 
     /// Ends the service and returns what it came to.
@@ -202,6 +226,8 @@ struct State {
     out: HashMap<FetchId, Out>,
     told: HashMap<u32, Told>,
     explain: Option<Explain>,
+    mapped: Mapped,
+    coming: Arc<Mutex<Option<Option<Watch>>>>,
     descriptors_max: usize,
     descriptors: usize,
     numbered: u64,
@@ -228,7 +254,12 @@ struct State {
 }
 
 impl State {
-    fn new(segment: Arc<SharedSegment>, mut options: Options, child: Arc<AtomicU32>) -> Self {
+    fn new(
+        segment: Arc<SharedSegment>,
+        mut options: Options,
+        child: Arc<AtomicU32>,
+        coming: Arc<Mutex<Option<Option<Watch>>>>,
+    ) -> Self {
         let memory = memory::allowance(options.memory, None);
         let mut config = Config { memory: Bytes(memory), ..Config::default() };
         if let Some(waste) = options.waste_percent {
@@ -255,6 +286,8 @@ impl State {
             out: HashMap::new(),
             told: HashMap::new(),
             explain: explain.and_then(|(works, explain)| works.then_some(explain)),
+            mapped: Mapped::default(),
+            coming,
             descriptors_max: 512,
             descriptors: 0,
             numbered: 0,
@@ -283,7 +316,9 @@ impl State {
         priority::prompt(self.options.lend_windows && is_root());
         loop {
             self.beat();
+            self.take_watch();
             self.drain(DRAIN_MAX);
+            self.faults();
             self.arrive();
             self.act();
             self.publish();
@@ -292,6 +327,14 @@ impl State {
                 return self.finish();
             }
             self.sleep();
+        }
+    }
+
+    /// Takes over what the thread that starts the program has opened.
+    fn take_watch(&mut self) {
+        let coming = self.coming.try_lock().ok().and_then(|mut coming| coming.take());
+        if let Some(watch) = coming {
+            self.mapped.begin(watch, &self.segment);
         }
     }
 
@@ -308,6 +351,7 @@ impl State {
     pub(super) fn sleep(&mut self) {
         let now = self.now();
         let due = self.arrivals.next_look().map_or(SLEEP_MAX_NS, |due| due.since(now).0).min(SLEEP_MAX_NS);
+        let due = self.mapped_patience(now).map_or(due, |patience| due.min(patience));
         let doze = self.doze_ns();
         let dozes = self.vain >= VAIN_MAX && now.since(self.active).0 < DOZES * doze;
         let patience = match (dozes, self.segment.has_events()) {

@@ -73,11 +73,27 @@ pub(crate) struct Origin {
     pub(crate) fd: i32,
     pub(crate) dev: u64,
     pub(crate) ino: u64,
+    /// An address where the program has it mapped; 0 where it has not.
+    pub(crate) mapped: u64,
 }
 
 impl Origin {
     fn link(&self) -> String {
         format!("/proc/{}/fd/{}", self.pid, self.fd)
+    }
+
+    /// Other ways to a file of which the program has closed the descriptor, but which it has mapped: the mapping itself, for
+    /// which one must be privileged, and the name that the kernel prints for it, which may lead to another file by now.
+    fn ways_by_mapping(&self) -> Vec<Vec<u8>> {
+        let text = if self.mapped == 0 { None } else { fs::read(format!("/proc/{}/maps", self.pid)).ok() };
+        let Some(line) = text.as_deref().and_then(|text| mapping_line(text, self.mapped)) else {
+            return Vec::new();
+        };
+        let range = line.split(|&b| b == b' ').next().unwrap_or_default();
+        let by_range = [format!("/proc/{}/map_files/", self.pid).as_bytes(), range].concat();
+        let path = line.iter().position(|&b| b == b'/').map_or(&[][..], |at| &line[at..]);
+        let by_name = [format!("/proc/{}/root", self.pid).as_bytes(), path].concat();
+        [by_range, by_name].into_iter().map(|way| [&way[..], b"\0"].concat()).collect()
     }
 
     /// The file's name, as the kernel prints it.
@@ -98,10 +114,20 @@ impl Descriptor {
     pub(crate) fn open(origin: &Origin) -> Result<Self, Refusal> {
         let mut path = origin.link().into_bytes();
         path.push(0);
+        match Self::open_at(&path, origin) {
+            Err(Refusal::Gone) if origin.mapped != 0 => {
+                let ways = origin.ways_by_mapping();
+                ways.iter().find_map(|way| Self::open_at(way, origin).ok()).ok_or(Refusal::Gone)
+            }
+            other => other,
+        }
+    }
+
+    fn open_at(path: &[u8], origin: &Origin) -> Result<Self, Refusal> {
         // Looked at first: opening a pipe or a device may have effects.
-        let s = stat(&path).map_err(|e| refusal(&e))?;
+        let s = stat(path).map_err(|e| refusal(&e))?;
         check(&s, origin)?;
-        let fd = open(&path).map_err(|e| refusal(&e))?;
+        let fd = open(path).map_err(|e| refusal(&e))?;
         let s = fstat(fd.as_fd()).map_err(|e| refusal(&e))?;
         check(&s, origin)?;
         let size = s.st_size as u64;
@@ -184,6 +210,18 @@ pub(crate) fn runs(pages: Extent, presence: &[u8], present: bool) -> Vec<Extent>
         }
     }
     runs
+}
+
+/// The line of a /proc/PID/maps whose range holds `address`.
+fn mapping_line(maps: &[u8], address: u64) -> Option<&[u8]> {
+    maps.split(|&b| b == b'\n').find(|line| {
+        let range = std::str::from_utf8(line.split(|&b| b == b' ').next().unwrap_or_default()).ok();
+        let ends = range.and_then(|range| range.split_once('-'));
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        ends.is_some_and(|(from, to)| {
+            number(from).is_some_and(|from| from <= address) && number(to).is_some_and(|to| address < to)
+        })
+    })
 }
 
 struct Map {
@@ -337,7 +375,7 @@ mod tests {
 
     fn origin(file: &fs::File) -> Origin {
         let meta = file.metadata().unwrap();
-        Origin { pid: std::process::id(), fd: file.as_raw_fd(), dev: meta.dev(), ino: meta.ino() }
+        Origin { pid: std::process::id(), fd: file.as_raw_fd(), dev: meta.dev(), ino: meta.ino(), mapped: 0 }
     }
 
     #[test]
@@ -362,6 +400,20 @@ mod tests {
         assert_eq!(Descriptor::open(&wrong).err(), Some(Refusal::Gone));
         let pipe = Origin { fd: 1_000_000, ..origin(&file) };
         assert_eq!(Descriptor::open(&pipe).err(), Some(Refusal::Gone));
+    }
+
+    #[test]
+    fn a_mapped_file_is_reached_after_its_descriptor_was_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a file");
+        fs::write(&path, vec![3; 4096]).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        let map = Map::new(file.as_fd(), 4096).unwrap();
+        let from = Origin { fd: 1_000_000, mapped: map.address.addr().get() as u64, ..origin(&file) };
+        drop(file);
+        assert_eq!(Descriptor::open(&from).unwrap().size(), 4096);
+        let unmapped = Origin { mapped: 0, ..from };
+        assert_eq!(Descriptor::open(&unmapped).err(), Some(Refusal::Gone));
     }
 
     #[test]

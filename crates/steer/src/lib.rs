@@ -11,6 +11,7 @@
 //! `agent` (the loop), `files` (descriptors, what is cached), `arrivals` and `prober` (when a fetch has come),
 //! `device_window` (how much one call brings), `memory`, `segment`, `launch`, `summary`, `explain_file`.
 
+mod address_space;
 mod agent;
 mod arrivals;
 mod device_window;
@@ -19,13 +20,15 @@ mod files;
 mod launch;
 mod library;
 mod memory;
+mod pagemap;
+mod perf;
 mod priority;
 mod prober;
 mod segment;
 mod select;
 mod summary;
 
-pub use agent::{Agent, Options};
+pub use agent::{Agent, Faults, Options};
 pub use explain_file::{DecisionLine, FileLine, HEADER, LEGEND, Line, NotALine};
 pub use launch::{Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, spawn};
 pub use library::{LibraryError, install as install_library};

@@ -43,6 +43,14 @@ pub struct Report {
     pub handed_back: u64,
     /// Events handled.
     pub events: u64,
+    /// How page faults of mapped files were known: perf samples, page tables, or not seen.
+    pub faults_known_by: String,
+    /// Mappings that were watched.
+    pub mappings: u64,
+    /// Touches of them that were heard of.
+    pub faults: u64,
+    /// Samples that found their ring full.
+    pub faults_lost: u64,
     /// Memory that prefetched pages might occupy at the end.
     pub memory: u64,
     /// What was not steered, and how often.

@@ -161,6 +161,13 @@ pub const KERNEL_ON: u32 = 1;
 /// Kernel heuristics off: FADV_RANDOM, since we fetch what is needed.
 pub const KERNEL_OFF: u32 = 2;
 
+/// Mappings are the kernel's: nobody sees their page faults.
+pub const MAPS_UNSEEN: u32 = 0;
+/// Mappings are told to the agent and left as they are.
+pub const MAPS_TOLD: u32 = 1;
+/// Mappings are told, and the kernel is told that touches are random, so that it reads nothing around them.
+pub const MAPS_STEERED: u32 = 2;
+
 /// The bits of 64 pages of a file, direct-mapped: a leaf that loses its place is simply not quiet any more.
 #[repr(C, align(32))]
 pub struct LeafSlot {
@@ -186,8 +193,7 @@ pub struct Segment {
     pub agent_pid: AtomicI32,
     /// What new files start with: a `KERNEL_` value.
     pub kernel_default: AtomicU32,
-    /// Nonzero while the agent sees page faults: new mappings of its files are told that touches are random, so that the
-    /// kernel reads nothing around them.
+    /// What the agent wants of new mappings: a `MAPS_` value.
     pub steer_maps: AtomicU32,
     /// Files smaller than this many bytes are left alone.
     pub size_min: AtomicU64,

@@ -138,6 +138,9 @@ fn steer(
         (Some(agent), Some(library)) => Some(Steering { segment: agent.segment_path(), library }),
         _ => None,
     };
+    if let Some(agent) = &agent {
+        agent.watch_faults();
+    }
     let child = spawn(program, rest, steering.as_ref()).map_err(Failure::Launch)?;
     if let Some(agent) = &agent {
         agent.serves(child.pid());

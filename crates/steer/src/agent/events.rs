@@ -11,7 +11,7 @@ use bowwave_core::{
 };
 use bowwave_wire::{Event, KERNEL_OFF, KERNEL_ON, Kind};
 
-use super::{Held, State, Told, raise_descriptor_limit};
+use super::{Held, State, THREADS_MAX, Told, raise_descriptor_limit};
 use crate::files::{Descriptor, Origin, Refusal, runs};
 
 /// An event this old, and older than two latencies, comes too late.
@@ -36,8 +36,6 @@ const STALE_NS: u64 = 200_000;
 const JUDGED_MAX: u64 = 4096;
 /// A wait that is told as such: longer than a hit.
 const HIT_NS: u64 = 20_000;
-/// Threads whose latest read is remembered.
-const THREADS_MAX: usize = 4096;
 
 impl State {
     pub(super) fn drain(&mut self, max: usize) {
@@ -73,7 +71,10 @@ impl State {
         if event.kind == Kind::Process {
             return self.process(event);
         }
-        if self.is_behind(event, now) {
+        if event.kind == Kind::Unmap {
+            return self.unmap(event);
+        }
+        if event.kind != Kind::Map && self.is_behind(event, now) {
             return;
         }
         if !self.meet(event, now) {
@@ -83,7 +84,8 @@ impl State {
             Kind::Read => self.read(event, now),
             Kind::Done | Kind::Surprise => self.done(event, now),
             Kind::Advice => self.advised(event, now),
-            Kind::Seen | Kind::Process => {}
+            Kind::Map => self.map(event),
+            Kind::Seen | Kind::Process | Kind::Unmap => {}
         }
     }
 
@@ -119,10 +121,15 @@ impl State {
 
     pub(super) fn process(&mut self, event: &Event) {
         match event.detail {
-            0 => self.processes += 1,
+            0 => {
+                self.processes += 1;
+                self.new_space(event.pid, None);
+            }
+            1 => self.new_space(event.pid, Some(event.offset as u32)),
             2 => *self.dormant.entry("process | that sealed itself off (seccomp)").or_default() += 1,
             3 => *self.dormant.entry("process | behind another root (chroot)").or_default() += 1,
             4 => {
+                self.new_space(event.pid, None);
                 // What it had open it has open no more: its file systems may be unmounted now.
                 let its: Vec<u32> = self
                     .files
@@ -147,7 +154,8 @@ impl State {
             return false;
         }
         let (dev, ino) = (slot.dev.load(Ordering::Relaxed), slot.ino.load(Ordering::Relaxed));
-        let origin = Origin { pid: event.pid, fd: event.fd, dev, ino };
+        let mapped = if event.kind == Kind::Map { event.address() } else { 0 };
+        let origin = Origin { pid: event.pid, fd: event.fd, dev, ino, mapped };
         if let Some(held) = self.files.get_mut(&event.file)
             && held.generation == event.generation
         {

@@ -31,6 +31,7 @@ impl State {
         }
         self.kept = now;
         self.harvest(now, HARVEST_MAX);
+        self.keep_maps();
         let idle: Vec<u32> = self
             .files
             .iter()
@@ -38,6 +39,7 @@ impl State {
                 f.descriptor.is_some() && f.outstanding == 0 && now.since(f.active).0 > HOUSEKEEPING_NS
             })
             .map(|(&slot, _)| slot)
+            .filter(|&slot| !self.mapped.spaces.maps(slot))
             .take(256)
             .collect();
         for slot in idle {
@@ -117,6 +119,7 @@ impl State {
     pub(super) fn let_go_if_closed(&mut self, slot: u32) {
         let closed = self.files.get(&slot).is_some_and(|held| {
             held.outstanding == 0
+                && !self.mapped.spaces.maps(slot)
                 && held.descriptor.as_ref().is_some_and(|d| !held.origin.holds() || d.unlinked())
         });
         if closed {
@@ -140,6 +143,7 @@ impl State {
                 .files
                 .iter()
                 .filter(|(_, f)| f.descriptor.is_some() && f.outstanding == 0)
+                .filter(|(slot, _)| !self.mapped.spaces.maps(**slot))
                 .min_by_key(|(_, f)| f.active)
                 .map(|(&slot, _)| slot);
             let Some(oldest) = oldest else { return };
@@ -155,7 +159,7 @@ impl State {
         let mut by_age: Vec<(Nanos, u32)> = self
             .files
             .iter()
-            .filter(|(_, f)| f.outstanding == 0)
+            .filter(|(slot, f)| f.outstanding == 0 && !self.mapped.spaces.maps(**slot))
             .map(|(&slot, f)| (f.active, slot))
             .collect();
         by_age.sort_unstable();

@@ -1,0 +1,529 @@
+//! Mapped files: faults become reads of the brain, and pages that a fault has mapped beside its own become used.
+//!
+//! ```text
+//!   pages      0 .............. 15 | 16 ............. 31 | 32             all fetched ahead, mark at 20
+//!   reader     fault at 0: the kernel maps 0-15    fault at 16: maps 16-31     fault at 32
+//!   told       Read 0                              Used 1-15, 16               Used 17-31 held the mark: Used, Read 32
+//! ```
+//!
+//! The kernel maps up to 16 present pages around a fault, and what is mapped is touched without a word. So a stream is
+//! heard of each 16 pages; a page between two faults that was there was passed. A page that is not there always faults.
+//!
+//! Two ways to know of faults (docs/decisions/0008): perf samples, each as it happens, in user mode; and, where those are
+//! refused or the kernel touches on a program's behalf, page tables, looked at while a program's count of faults rises.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount, PageIndex};
+use bowwave_wire::Event;
+
+use super::{State, THREADS_MAX, Told};
+use crate::address_space::{AddressSpaces, Place, Region};
+use crate::pagemap::{PageTables, can_scan};
+use crate::perf::{Sample, Source, Watch};
+use crate::segment::{SharedSegment, futex_wait, ring};
+
+/// Pages that the kernel maps around a fault: 64 KiB, aligned (its default; debugfs can change it).
+const AROUND: u64 = 16;
+/// Faults in files of ours so recent that more may come at any moment.
+const LATELY_NS: u64 = 20_000_000;
+/// Between two looks at perf's rings while faults come: a quarter of the device's latency, at least and at most.
+const LOOK_NS_MIN: u64 = 100_000;
+const LOOK_NS_MAX: u64 = 1_000_000;
+/// Between two looks at a program's count of faults: while it rises, and where it does not, twice as long each time.
+const SCAN_NS_MIN: u64 = 2_000_000;
+const SCAN_NS_MAX: u64 = 50_000_000;
+/// The same where perf tells of faults, and only the kernel's own are missing.
+const SCAN_SELDOM_NS: u64 = 20_000_000;
+/// Faults that perf may have told of after the count was read.
+const UNTOLD_MIN: u64 = 8;
+/// A wait that is told as such: longer than a hit.
+const HIT_NS: u64 = 20_000;
+/// So many touches in a row that led to no fetch, and of those that stand alone not all are told to the brain any more:
+/// telling one costs 12 us, and what touches at random would have us busy for nothing. Of each 64 the first 8 are told, so
+/// that a stride is still found; a second touch near one is always told.
+const VAIN_TOUCHES: u32 = 64;
+const VAIN_LOOK_NS: u64 = 2_000_000;
+/// Then the agent looks so seldom: waking up beside a reader costs it more than what is looked at.
+const VAIN_LOOK_NS_MAX: u64 = 10_000_000;
+const ALONE_OF: u32 = 64;
+const ALONE_TOLD: u32 = 8;
+const BESIDE: u64 = 2;
+/// Threads whose fault has begun and not ended.
+const PENDING_MAX: usize = 4096;
+
+/// Sources of perf samples, by their place.
+const BEGINS: usize = 0;
+const ENDS: usize = 1;
+/// The same as [`ENDS`], with a bell: only while the agent sleeps.
+const RINGS: usize = 2;
+
+/// What a run's page faults are known by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Faults {
+    /// Nothing: mappings are the kernel's.
+    #[default]
+    Unseen,
+    /// Perf samples, and page tables for the rest.
+    Sampled,
+    /// Page tables only.
+    Scanned,
+}
+
+impl Faults {
+    /// In a report.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Unseen => "not seen",
+            Self::Sampled => "perf samples",
+            Self::Scanned => "page tables",
+        }
+    }
+}
+
+/// A fault that has begun.
+struct Pending {
+    address: u64,
+    at: Nanos,
+}
+
+/// What the agent knows of mappings.
+#[derive(Default)]
+pub(super) struct Mapped {
+    pub(super) spaces: AddressSpaces,
+    watch: Option<Watch>,
+    enabled: bool,
+    bell: bool,
+    helper: Option<Arc<Helper>>,
+    can_scan: bool,
+    tables: PageTables,
+    pending: HashMap<u32, Pending>,
+    /// Faults that perf told of since the last look at a process's count.
+    told: HashMap<u32, u64>,
+    alone: u32,
+    lately: Nanos,
+    scanned: Nanos,
+    scan_ns: u64,
+    pub(super) mappings: u64,
+    pub(super) faults: u64,
+}
+
+/// A thread that waits for perf's bells on the agent's behalf, only while the agent sleeps.
+struct Helper {
+    bells: Vec<RawFd>,
+    armed: AtomicU32,
+    segment: Arc<SharedSegment>,
+}
+
+impl Helper {
+    fn start(bells: Vec<RawFd>, segment: Arc<SharedSegment>) -> Option<Arc<Self>> {
+        let this = Arc::new(Self { bells, armed: AtomicU32::new(0), segment });
+        let helper = Arc::downgrade(&this);
+        let wait = move || {
+            while let Some(helper) = helper.upgrade() {
+                helper.turn();
+            }
+        };
+        let builder = std::thread::Builder::new().name("bowwave-faults".into()).stack_size(64 * 1024);
+        builder.spawn(wait).ok().map(|_| this)
+    }
+
+    fn turn(&self) {
+        if self.armed.load(Ordering::SeqCst) == 0 {
+            futex_wait(&self.armed, 0, Duration::from_millis(200));
+            return;
+        }
+        let mut polls: Vec<libc::pollfd> =
+            self.bells.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+        // SAFETY: an array of ours with its length. The descriptors are closed after the helper has gone.
+        let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, 200) };
+        if ready > 0 {
+            self.armed.store(0, Ordering::SeqCst);
+            ring(&self.segment.bell);
+        }
+        // Everybody has gone: perf says so on every call.
+        if polls.iter().all(|poll| poll.revents & (libc::POLLHUP | libc::POLLERR) != 0) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn arm(&self) {
+        if self.armed.swap(1, Ordering::SeqCst) == 0 {
+            ring(&self.armed);
+        }
+    }
+}
+
+impl Mapped {
+    /// Opens what this thread may see of the faults of what it will start.
+    pub(super) fn watch_this_thread(privileged: bool) -> Option<Watch> {
+        let sources = |of_kernel| {
+            let major = |rings| Source::Major { of_kernel, rings };
+            [Source::Fault { of_kernel }, major(false), major(true)]
+        };
+        let all = privileged.then(|| Watch::of_this_thread(&sources(true)).ok()).flatten();
+        all.or_else(|| Watch::of_this_thread(&sources(false)).ok())
+    }
+
+    pub(super) fn known_by(&self) -> Faults {
+        match (&self.watch, self.can_scan) {
+            (Some(_), _) => Faults::Sampled,
+            (None, true) => Faults::Scanned,
+            (None, false) => Faults::Unseen,
+        }
+    }
+
+    /// What there is to see faults by, from now on.
+    pub(super) fn begin(&mut self, watch: Option<Watch>, segment: &Arc<SharedSegment>) {
+        self.helper = watch.as_ref().and_then(|w| Helper::start(w.bells(), Arc::clone(segment)));
+        self.watch = watch.filter(|_| self.helper.is_some());
+        self.can_scan = can_scan();
+        self.scan_ns = SCAN_NS_MIN;
+    }
+
+    fn enable(&mut self, on: bool) {
+        if let Some(watch) = &self.watch
+            && self.enabled != on
+        {
+            watch.enable(BEGINS, on);
+            watch.enable(ENDS, on);
+            self.enabled = on;
+        }
+        if !on {
+            self.hang_bell(false);
+        }
+    }
+
+    /// Whether the next fault that waits shall wake us.
+    fn hang_bell(&mut self, on: bool) {
+        if let Some(watch) = &self.watch
+            && self.bell != on
+        {
+            watch.enable(RINGS, on);
+            self.bell = on;
+        }
+    }
+
+    /// Samples that were lost.
+    pub(super) fn lost(&self) -> u64 {
+        self.watch.as_ref().map_or(0, |watch| watch.lost)
+    }
+}
+
+impl State {
+    // ---- mappings --------------------------------------------------------------------------------------------------
+
+    /// A program has mapped a part of a file that we know.
+    pub(super) fn map(&mut self, event: &Event) {
+        let region = Region {
+            end: event.address().saturating_add(event.len),
+            file: event.file,
+            generation: event.generation,
+            page: event.offset / PAGE_SIZE,
+        };
+        self.mapped.spaces.map(event.pid, event.address(), region);
+        self.mapped.mappings += 1;
+        self.mapped.enable(true);
+        self.mapped.scan_ns = SCAN_NS_MIN;
+        if self.mapped.watch.is_none() {
+            // What is mapped from now on is news; what is already there is not ours to account for.
+            let _ = self.mapped.tables.faults(event.pid);
+        }
+    }
+
+    pub(super) fn unmap(&mut self, event: &Event) {
+        self.mapped.spaces.unmap(event.pid, event.address(), event.address().saturating_add(event.len));
+    }
+
+    /// A process became another program, or ended; or a child began with what its parent has.
+    pub(super) fn new_space(&mut self, pid: u32, parent: Option<u32>) {
+        self.mapped.spaces.clear(pid);
+        if let Some(parent) = parent {
+            self.mapped.spaces.fork(parent, pid);
+        }
+    }
+
+    /// Ten times a second: nobody samples where nothing is mapped, and the dead are forgotten.
+    pub(super) fn keep_maps(&mut self) {
+        if self.mapped.spaces.is_empty() {
+            self.mapped.enable(false);
+            self.mapped.told.clear();
+        }
+        let processes = self.mapped.spaces.processes();
+        for &pid in &processes {
+            // SAFETY: signal 0 only asks.
+            let gone = unsafe { libc::kill(pid as i32, 0) } != 0
+                && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+            if gone {
+                self.mapped.spaces.clear(pid);
+            }
+        }
+        self.mapped.tables.keep(&processes);
+    }
+
+    // ---- faults as they happen -------------------------------------------------------------------------------------
+
+    pub(super) fn faults(&mut self) {
+        if let Some(watch) = &mut self.mapped.watch
+            && self.mapped.enabled
+        {
+            let samples = watch.drain();
+            if samples.iter().any(|sample| sample.source == RINGS) {
+                self.mapped.hang_bell(false);
+            }
+            self.sampled(&samples);
+        }
+        self.scan();
+    }
+
+    fn sampled(&mut self, samples: &[Sample]) {
+        let ended: HashSet<(u32, u64)> =
+            samples.iter().filter(|s| s.source == ENDS).map(|s| (s.tid, s.address)).collect();
+        for sample in samples {
+            if sample.source == BEGINS {
+                *self.mapped.told.entry(sample.pid).or_default() += 1;
+            }
+            let Some(place) = self.mapped.spaces.find(sample.pid, sample.address) else { continue };
+            let at = Nanos(sample.at_ns.saturating_sub(self.start_ns));
+            if sample.source == BEGINS {
+                let waited = ended.contains(&(sample.tid, sample.address));
+                self.touched(sample.tid, place, 1, Some(waited));
+                if self.mapped.pending.len() >= PENDING_MAX {
+                    self.mapped.pending.clear();
+                }
+                self.mapped.pending.insert(sample.tid, Pending { address: sample.address, at });
+            } else if sample.source == ENDS
+                && let Some(begun) = self.mapped.pending.remove(&sample.tid)
+                && begun.address == sample.address
+            {
+                self.came(sample.tid, place, at.since(begun.at));
+            }
+        }
+    }
+
+    /// Pages that a program has touched, the last of them by the fault that we hear of. `waited` says whether that fault had
+    /// to wait for its page, as far as is known.
+    fn touched(&mut self, tid: u32, place: Place, count: u64, waited: Option<bool>) {
+        let now = self.now();
+        let slot = place.file;
+        let Some(held) = self.files.get_mut(&slot).filter(|held| held.generation == place.generation) else {
+            return;
+        };
+        self.mapped.faults += 1;
+        self.mapped.lately = now;
+        self.active = now;
+        held.active = now;
+        let end = PageIndex(held.size.div_ceil(PAGE_SIZE));
+        let all = Extent::new(place.page, count).intersection(Extent::between(PageIndex(0), end));
+        if all.is_empty() {
+            return;
+        }
+        let last = Extent::between(PageIndex(all.end().0 - 1), all.end());
+        let file = FileId(u64::from(slot));
+        let unknown = !self.wave.resident(file, last.start);
+        let alone = self.stands_alone(slot, last.start);
+        if alone && unknown && waited == Some(true) && self.vain > VAIN_TOUCHES && !self.is_chosen() {
+            self.count_missed(slot, 1);
+            self.account_used(slot, last);
+            self.wave.handle(now, Input::Used { file, pages: last });
+            return;
+        }
+        let passed = if alone { None } else { self.passed(slot, all.start) };
+        let passed = passed.unwrap_or(Extent::between(all.start, all.start));
+        if unknown && waited != Some(true) {
+            // It was there before, or has come in the meantime; if it is under way we shall hear when it has come.
+            self.sample(slot, last, true, now);
+        }
+        let silent = |pages: Extent| pages.is_empty() || self.is_quiet(slot, pages);
+        let loud = unknown || !silent(passed) || !silent(all) || waited == Some(true);
+        let quietly = if passed.start < all.start {
+            Extent::between(passed.start, last.start)
+        } else {
+            Extent::between(all.start, last.start)
+        };
+        for pages in [quietly, passed].into_iter().filter(|pages| !pages.is_empty()) {
+            self.account_used(slot, pages);
+            self.wave.handle(now, Input::Used { file, pages });
+        }
+        if !loud {
+            self.account_used(slot, last);
+            self.wave.handle(now, Input::Used { file, pages: last });
+            return;
+        }
+        self.vain = self.vain.saturating_add(1);
+        let missing = u64::from(!self.wave.resident(file, last.start));
+        if self.told.len() >= THREADS_MAX {
+            self.told.clear();
+        }
+        self.told.insert(tid, Told { file: slot, offset: last.start.byte(), missing });
+        self.account_used(slot, last);
+        self.wave.handle(now, Input::Read { file, pages: last, actor: tid });
+        if waited.is_none() {
+            // It is mapped, so it has come; how long that took nobody knows.
+            self.count_missed(slot, missing);
+            self.wave.handle(now, Input::Waited { file, pages: last, actor: tid, took: Nanos(0) });
+        }
+    }
+
+    /// The page of a fault that waited has come.
+    fn came(&mut self, tid: u32, place: Place, took: Nanos) {
+        let told = self.told.get(&tid).copied();
+        let Some(told) = told.filter(|t| (t.file, t.offset) == (place.file, place.page * PAGE_SIZE)) else {
+            return;
+        };
+        self.told.remove(&tid);
+        if took.0 > HIT_NS {
+            self.count_missed(place.file, told.missing);
+        }
+        let now = self.now();
+        let pages = Extent::new(place.page, 1);
+        let file = FileId(u64::from(place.file));
+        self.wave.handle(now, Input::Waited { file, pages, actor: tid, took });
+    }
+
+    fn count_missed(&mut self, slot: u32, pages: u64) {
+        self.missed += pages;
+        if let Some(held) = self.files.get_mut(&slot) {
+            held.missed += pages;
+        }
+    }
+
+    /// Pages that were passed on the way to `page`: those between it and a page used before, no further than one fault
+    /// maps, if each of them was there.
+    fn passed(&self, slot: u32, page: PageIndex) -> Option<Extent> {
+        let held = self.files.get(&slot)?;
+        let file = FileId(u64::from(slot));
+        let there = |q: PageIndex| self.wave.resident(file, q);
+        let used = |q: PageIndex| held.account.has(PageBit::Used, q);
+        let lowest = page.back(PageCount(2 * AROUND - 1));
+        let mut q = page;
+        while q > lowest {
+            q = q.back(PageCount(1));
+            if used(q) {
+                return Some(Extent::between(q + PageCount(1), page));
+            }
+            if !there(q) {
+                break;
+            }
+        }
+        let mut q = page;
+        for _ in 1..2 * AROUND {
+            q = q + PageCount(1);
+            if used(q) {
+                return Some(Extent::between(page + PageCount(1), q));
+            }
+            if !there(q) {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Whether a touch that stands alone, after many in vain, is one of those that are told all the same.
+    fn is_chosen(&mut self) -> bool {
+        self.vain = self.vain.saturating_add(1);
+        self.mapped.alone = self.mapped.alone.wrapping_add(1);
+        self.mapped.alone % ALONE_OF < ALONE_TOLD
+    }
+
+    /// Whether the pages beside this one were neither touched nor are there.
+    fn stands_alone(&self, slot: u32, page: PageIndex) -> bool {
+        let file = FileId(u64::from(slot));
+        self.files.get(&slot).is_some_and(|held| {
+            (page.0.saturating_sub(BESIDE)..=page.0 + BESIDE)
+                .map(PageIndex)
+                .all(|q| q == page || !held.account.has(PageBit::Used, q) && !self.wave.resident(file, q))
+        })
+    }
+
+    /// Whether the brain need not hear of a touch of these pages.
+    fn is_quiet(&self, slot: u32, pages: Extent) -> bool {
+        let file = FileId(u64::from(slot));
+        let (first, last) = (pages.start.0, pages.end().0 - 1);
+        (first / 64..=last / 64).all(|leaf| {
+            let from = if leaf == first / 64 { first % 64 } else { 0 };
+            let to = if leaf == last / 64 { last % 64 } else { 63 };
+            let mask = (!0 << from) & (!0 >> (63 - to));
+            self.wave.leaf(file, leaf).0 & mask == mask
+        })
+    }
+
+    // ---- faults that nobody tells of -------------------------------------------------------------------------------
+
+    fn scan(&mut self) {
+        let now = self.now();
+        let sampled = self.mapped.watch.is_some();
+        let patience = if sampled { self.mapped.scan_ns.max(SCAN_SELDOM_NS) } else { self.mapped.scan_ns };
+        if !self.mapped.can_scan
+            || self.mapped.spaces.is_empty()
+            || now.since(self.mapped.scanned).0 < patience
+        {
+            return;
+        }
+        self.mapped.scanned = now;
+        let mut news = false;
+        for pid in self.mapped.spaces.processes() {
+            let Some(faults) = self.mapped.tables.faults(pid) else { continue };
+            let untold = faults.saturating_sub(self.mapped.told.remove(&pid).unwrap_or(0));
+            if untold > if sampled { UNTOLD_MIN } else { 0 } {
+                news |= self.look(pid, sampled);
+            }
+        }
+        self.mapped.scan_ns = if news { SCAN_NS_MIN } else { (2 * self.mapped.scan_ns).min(SCAN_NS_MAX) };
+    }
+
+    /// Looks at what is mapped of the process's regions; whether anything is new.
+    fn look(&mut self, pid: u32, sampled: bool) -> bool {
+        let mut news = false;
+        for (start, region) in self.mapped.spaces.regions(pid) {
+            for run in self.mapped.tables.look(pid, start, region.end) {
+                let place = Place {
+                    file: region.file,
+                    generation: region.generation,
+                    page: region.page + run.start.0,
+                };
+                let pages = Extent::new(place.page, run.count.0);
+                let known = self
+                    .files
+                    .get(&region.file)
+                    .is_none_or(|held| sampled && held.account.count(PageBit::Used, pages) == pages.count);
+                if !known {
+                    news = true;
+                    self.touched(pid, place, run.count.0, None);
+                }
+            }
+        }
+        news
+    }
+
+    // ---- sleep -----------------------------------------------------------------------------------------------------
+
+    /// How long may be slept on account of mappings; `None` as long as one likes, since somebody will ring.
+    pub(super) fn mapped_patience(&mut self, now: Nanos) -> Option<u64> {
+        if self.mapped.spaces.is_empty() {
+            return None;
+        }
+        let scan = self.mapped.can_scan.then_some(self.mapped.scan_ns);
+        if !self.mapped.enabled {
+            return scan;
+        }
+        if now.since(self.mapped.lately).0 < LATELY_NS {
+            let latency = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0).min();
+            let look = latency.map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+            return Some(match self.vain {
+                VAIN_TOUCHES.. => (u64::from(self.vain / VAIN_TOUCHES) * VAIN_LOOK_NS).min(VAIN_LOOK_NS_MAX),
+                super::VAIN_MAX.. => look.max(self.doze_ns()),
+                _ => look,
+            });
+        }
+        self.mapped.hang_bell(true);
+        if let Some(helper) = &self.mapped.helper {
+            helper.arm();
+        }
+        scan.map(|scan| scan.max(SCAN_SELDOM_NS))
+    }
+}
