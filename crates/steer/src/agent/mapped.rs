@@ -53,6 +53,8 @@ const VAIN_LOOK_NS_MAX: u64 = 10_000_000;
 const ALONE_OF: u32 = 64;
 const ALONE_TOLD: u32 = 8;
 const BESIDE: u64 = 2;
+/// A page that has not come after so long is not waited for any more.
+const GIVEN_UP_NS: u64 = 2_000_000_000;
 /// Threads whose fault has begun and not ended.
 const PENDING_MAX: usize = 4096;
 
@@ -91,6 +93,14 @@ struct Pending {
     at: Nanos,
 }
 
+/// A touch of a page that was under way. The kernel counts it as a minor fault and does not say when it ends, so it is
+/// over when the page has arrived, or when its thread is heard of again.
+struct Waiting {
+    tid: u32,
+    place: Place,
+    since: Nanos,
+}
+
 /// What the agent knows of mappings.
 #[derive(Default)]
 pub(super) struct Mapped {
@@ -102,6 +112,7 @@ pub(super) struct Mapped {
     can_scan: bool,
     tables: PageTables,
     pending: HashMap<u32, Pending>,
+    waiting: Vec<Waiting>,
     /// Faults that perf told of since the last look at a process's count.
     told: HashMap<u32, u64>,
     alone: u32,
@@ -276,6 +287,10 @@ impl State {
                 self.mapped.hang_bell(false);
             }
             self.sampled(&samples);
+            let now = self.now();
+            self.waits_end(now, |state, w| {
+                state.is_settled_page(w.place) || now.since(w.since).0 > GIVEN_UP_NS
+            });
         }
         self.scan();
     }
@@ -290,8 +305,12 @@ impl State {
             let Some(place) = self.mapped.spaces.find(sample.pid, sample.address) else { continue };
             let at = Nanos(sample.at_ns.saturating_sub(self.start_ns));
             if sample.source == BEGINS {
+                self.waits_end(at, |_, w| w.tid == sample.tid);
                 let waited = ended.contains(&(sample.tid, sample.address));
                 self.touched(sample.tid, place, 1, Some(waited));
+                if !waited && self.is_under_way(place) && self.mapped.waiting.len() < PENDING_MAX {
+                    self.mapped.waiting.push(Waiting { tid: sample.tid, place, since: at });
+                }
                 if self.mapped.pending.len() >= PENDING_MAX {
                     self.mapped.pending.clear();
                 }
@@ -383,6 +402,36 @@ impl State {
         let pages = Extent::new(place.page, 1);
         let file = FileId(u64::from(place.file));
         self.wave.handle(now, Input::Waited { file, pages, actor: tid, took });
+    }
+
+    /// Ends the waits for which `over` holds, at `at`.
+    fn waits_end(&mut self, at: Nanos, over: impl Fn(&Self, &Waiting) -> bool) {
+        let mut i = 0;
+        while let Some(waiting) = self.mapped.waiting.get(i) {
+            if !over(self, waiting) {
+                i += 1;
+                continue;
+            }
+            let Waiting { tid, place, since } = self.mapped.waiting.swap_remove(i);
+            self.told.remove(&tid);
+            let (took, now) = (at.since(since), self.now());
+            if took.0 > HIT_NS {
+                let pages = Extent::new(place.page, 1);
+                let file = FileId(u64::from(place.file));
+                self.wave.handle(now, Input::Waited { file, pages, actor: tid, took });
+            }
+        }
+    }
+
+    /// Whether the brain knows of the page, and knows it there.
+    fn is_settled_page(&self, place: Place) -> bool {
+        let (_, settled) = self.wave.leaf(FileId(u64::from(place.file)), place.page / 64);
+        settled >> (place.page % 64) & 1 == 1
+    }
+
+    fn is_under_way(&self, place: Place) -> bool {
+        let file = FileId(u64::from(place.file));
+        self.wave.resident(file, PageIndex(place.page)) && !self.is_settled_page(place)
     }
 
     fn count_missed(&mut self, slot: u32, pages: u64) {
