@@ -12,7 +12,7 @@ pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
 pub use pattern::{
     BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES,
-    Set, catalogue, find, mixtures, published, scarce,
+    Set, catalogue, find, mapped, mixtures, published, scarce,
 };
 pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
 pub use rng::Rng;

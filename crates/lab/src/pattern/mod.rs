@@ -1,12 +1,13 @@
 //! The access patterns that readahead is judged by: each a name, a sentence, and a generator of the exact list of reads.
 //!
-//! The read() patterns of the kernel's published baseline with its parameters, many paced streams, readers by turns in
+//! The patterns of the kernel's published baseline with its parameters, many paced streams, readers by turns in
 //! scarce memory, and mixtures composed of them. A plan follows from name, parameters and seed alone; no order in it
 //! depends on a hash or on the machine.
 //!
 //! Worked example (test `published_plans`): `zip` reads 64 files of 8 MiB in about 5,000 reads and uses about 100 MB.
 
 mod composed;
+mod mapped;
 mod params;
 mod plan;
 mod random;
@@ -40,6 +41,8 @@ pub enum Family {
     Random,
     /// Servers and file formats.
     Served,
+    /// Touches of mapped files.
+    Mapped,
     /// Mixtures and changes.
     Composed,
     /// Many streams and little memory.
@@ -54,6 +57,7 @@ impl fmt::Display for Family {
             Self::Strided => "strided",
             Self::Random => "random",
             Self::Served => "served",
+            Self::Mapped => "mapped",
             Self::Composed => "composed",
             Self::Scarce => "scarce",
         })
@@ -125,6 +129,7 @@ pub fn find(name: &str) -> Option<Pattern> {
 /// Every pattern that has a fixed name, families together.
 pub fn catalogue() -> Vec<Pattern> {
     let mut all = published();
+    all.extend(mapped());
     all.extend(mixtures());
     all.extend(scarce());
     all
@@ -298,6 +303,28 @@ pub fn published() -> Vec<Pattern> {
             none,
             "64 files of 8 MiB: last 22 bytes, last 64 KiB, directory by 4 KiB, then 12 members: header, then data",
             served::archive,
+        ),
+    ]
+}
+
+/// Touches of mapped files, as the kernel's published baseline has them.
+pub fn mapped() -> Vec<Pattern> {
+    use Family::Mapped;
+    vec![
+        known("mmap_seq", Mapped, true, "every page of a mapped file from 0 to 256 MiB", mapped::in_order),
+        known(
+            "mmap_il8",
+            Mapped,
+            true,
+            "8 streams through one mapping by turns of two pages",
+            mapped::by_turns,
+        ),
+        known(
+            "mmap_rand",
+            Mapped,
+            false,
+            "8192 random pages of the first GiB of a mapped file",
+            mapped::at_random,
         ),
     ]
 }

@@ -116,6 +116,8 @@ pub struct Plan {
     pub memory_bytes_max: Option<u64>,
     /// Where the program changes its behaviour; empty where it never does.
     pub phases: Vec<Phase>,
+    /// Whether the files are mapped, and a read is a touch of each of its pages.
+    pub mapped: bool,
     /// The reads.
     pub ops: Vec<Op>,
     /// The pattern's parameters as they were used, by name.
@@ -133,6 +135,7 @@ impl Plan {
             pace: None,
             memory_bytes_max: None,
             phases: Vec::new(),
+            mapped: false,
             ops: Vec::new(),
             options: BTreeMap::new(),
         }

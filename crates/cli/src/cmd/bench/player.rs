@@ -22,6 +22,7 @@ use std::ffi::CString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -193,12 +194,15 @@ struct Stage {
     spans: Vec<(u32, u64, u64)>,
     verify: bool,
     random_advice: bool,
+    mapped: bool,
 }
 
 /// A descriptor: opened at its first read, closed after its last.
 struct Door {
     fd: AtomicI32,
     opening: Mutex<()>,
+    /// Where the file is mapped, if it is one to be touched; it stays so until the player ends.
+    map: OnceLock<Mapping>,
     /// Reads left; never reaches 0 where it is not known beforehand who reads what.
     left: AtomicU64,
 }
@@ -231,6 +235,7 @@ impl Stage {
                 .map(|left| Door {
                     fd: AtomicI32::new(CLOSED),
                     opening: Mutex::new(()),
+                    map: OnceLock::new(),
                     left: AtomicU64::new(left),
                 })
                 .collect(),
@@ -243,6 +248,7 @@ impl Stage {
             steps,
             verify: spec.verify,
             random_advice: spec.random_advice,
+            mapped: plan.mapped,
         }
     }
 
@@ -269,12 +275,68 @@ impl Stage {
         Ok(slot.fd.load(Relaxed))
     }
 
+    /// Touches each page of `[offset, offset + len)` once, and puts what it found into `buffer`, a word a page.
+    fn touch(&self, door: u32, buffer: &mut [u8], offset: u64, len: usize) -> io::Result<usize> {
+        let fd = self.enter(door)?;
+        let slot = &self.doors[door as usize];
+        if slot.map.get().is_none() {
+            let _one_maps = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            if slot.map.get().is_none() {
+                let _ = slot.map.set(Mapping::of(fd, self.random_advice)?);
+            }
+        }
+        let map = slot.map.get().expect("set above");
+        for at in (0..len).step_by(PAGE as usize) {
+            let place = offset as usize + at;
+            if place + 8 > map.len {
+                return Ok(at);
+            }
+            // SAFETY: eight bytes inside a mapping that lives as long as the stage, of a file that nobody shortens; aligned,
+            // since offsets of touches are whole pages.
+            let word = unsafe { map.at.as_ptr().byte_add(place).read_volatile() };
+            buffer[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        Ok(len)
+    }
+
     /// One read through `door` is done.
     fn leave(&self, door: u32) {
         let slot = &self.doors[door as usize];
         if slot.left.fetch_sub(1, Relaxed) == 1 {
             // SAFETY: opened by us, and its last read is done.
             unsafe { libc::close(slot.fd.swap(CLOSED, Relaxed)) };
+        }
+    }
+}
+
+/// A whole file, mapped.
+struct Mapping {
+    at: NonNull<u64>,
+    len: usize,
+}
+
+// SAFETY: memory that is only read.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn of(fd: i32, random_advice: bool) -> io::Result<Self> {
+        // SAFETY: all-zero bytes are a stat; a new mapping at an address of the kernel's choice, and advice on it.
+        unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            if libc::fstat(fd, &mut stat) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let len = stat.st_size as usize;
+            let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+            if at == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            if random_advice {
+                libc::madvise(at, len, libc::MADV_RANDOM);
+            }
+            Ok(Self { at: NonNull::new(at.cast()).expect("mmap never returns null"), len })
         }
     }
 }
@@ -385,7 +447,11 @@ impl Show<'_> {
         let file = self.stage.files[door as usize];
         let buffer = &mut buffer[..step.asked as usize];
         let from = Instant::now();
-        let outcome = self.stage.enter(door).and_then(|fd| read_all(fd, buffer, step.offset));
+        let outcome = if self.stage.mapped {
+            self.stage.touch(door, buffer, step.offset, step.asked as usize)
+        } else {
+            self.stage.enter(door).and_then(|fd| read_all(fd, buffer, step.offset))
+        };
         let wait_ns = from.elapsed().as_nanos() as u64;
         self.stage.leave(door);
         seen.done += 1;
@@ -624,7 +690,9 @@ mod tests {
 
     #[test]
     fn every_read_is_made_and_verified() {
-        for pattern in ["seq_10k", "retry", "nfs16_own", "nfs16_shared", "zip", "rnd_dense"] {
+        for pattern in
+            ["seq_10k", "retry", "nfs16_own", "nfs16_shared", "zip", "rnd_dense", "mmap_seq", "mmap_il8"]
+        {
             let root = tempfile::tempdir().unwrap();
             let mut spec = spec(root.path(), pattern);
             spec.options.insert("base".into(), 0);
