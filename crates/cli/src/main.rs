@@ -19,22 +19,27 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(cmd::demo::Args),
+    Doctor(cmd::doctor::Args),
     Run(cmd::run::Args),
     Slow(cmd::slow::Args),
     Bench(cmd::bench::Args),
     Explain(cmd::explain::Args),
     #[command(hide = true)]
     BenchPlay(cmd::bench::PlayArgs),
+    #[command(hide = true)]
+    DoctorPlay(cmd::doctor::JobArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => cmd::demo::main(args),
+        Command::Doctor(args) => cmd::doctor::main(args),
         Command::Run(args) => cmd::run::main(args),
         Command::Slow(args) => cmd::slow::main(args),
         Command::Bench(args) => cmd::bench::main(args),
         Command::Explain(args) => cmd::explain::main(args),
         Command::BenchPlay(args) => cmd::bench::play(args),
+        Command::DoctorPlay(args) => cmd::doctor::play(args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("bowwave: {error:#}");
