@@ -19,6 +19,7 @@ mod events;
 mod fetching;
 mod housekeeping;
 mod mapped;
+mod outside;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,6 +49,7 @@ use crate::summary::{FileReport, Report};
 use housekeeping::raise_descriptor_limit;
 pub use mapped::Faults;
 use mapped::Mapped;
+use outside::{Opened, Outside};
 use report::complain;
 
 /// Files below 128 KiB are left alone: one window of the kernel holds them.
@@ -101,6 +103,13 @@ impl Default for Options {
     }
 }
 
+/// What the thread that starts the program has opened, on its way to the agent's.
+#[derive(Default)]
+struct Coming {
+    faults: Option<Option<Watch>>,
+    outside: Option<Opened>,
+}
+
 /// A running agent: a thread and the segment that it serves.
 pub struct Agent {
     segment: Arc<SharedSegment>,
@@ -108,7 +117,7 @@ pub struct Agent {
     child: Arc<AtomicU32>,
     thread: Option<JoinHandle<Report>>,
     /// What may be seen of page faults, on its way to the agent's thread.
-    watch: Arc<Mutex<Option<Option<Watch>>>>,
+    coming: Arc<Mutex<Coming>>,
     dry_run: bool,
 }
 
@@ -126,14 +135,14 @@ impl Agent {
         segment.kernel_default.store(KERNEL_AS_IS, Ordering::Relaxed);
         segment.heartbeat_ns.store(monotonic_ns(), Ordering::Relaxed);
         segment.agent_state.store(AGENT_SERVING, Ordering::SeqCst);
-        let (watch, dry_run) = (Arc::default(), options.dry_run);
-        let state = State::new(Arc::clone(&segment), options, Arc::clone(&child), Arc::clone(&watch));
+        let (coming, dry_run) = (Arc::default(), options.dry_run);
+        let state = State::new(Arc::clone(&segment), options, Arc::clone(&child), Arc::clone(&coming));
         let flag = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("bowwave-agent".into()).spawn(move || state.run(&flag));
         if thread.is_err() {
             segment.agent_state.store(AGENT_GONE, Ordering::SeqCst);
         }
-        Self { segment, stop, child, thread: thread.ok(), watch, dry_run }
+        Self { segment, stop, child, thread: thread.ok(), coming, dry_run }
     }
 
     /// The segment's file, for the environment of the program.
@@ -154,9 +163,17 @@ impl Agent {
             (true, true) => MAPS_TOLD,
             (true, false) => MAPS_STEERED,
         };
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner).faults = Some(watch);
         self.segment.steer_maps.store(maps, Ordering::Release);
         ring(&self.segment.bell);
+    }
+
+    /// Watches the reads of all programs that this thread will start, from outside; or says why that cannot be.
+    pub fn watch_outside(&self) -> Result<(), String> {
+        let opened = Opened::on_this_thread()?;
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner).outside = Some(opened);
+        ring(&self.segment.bell);
+        Ok(())
     }
 
     /// Ends the service and returns what it came to.
@@ -227,7 +244,8 @@ struct State {
     told: HashMap<u32, Told>,
     explain: Option<Explain>,
     mapped: Mapped,
-    coming: Arc<Mutex<Option<Option<Watch>>>>,
+    outside: Outside,
+    coming: Arc<Mutex<Coming>>,
     descriptors_max: usize,
     descriptors: usize,
     numbered: u64,
@@ -258,7 +276,7 @@ impl State {
         segment: Arc<SharedSegment>,
         mut options: Options,
         child: Arc<AtomicU32>,
-        coming: Arc<Mutex<Option<Option<Watch>>>>,
+        coming: Arc<Mutex<Coming>>,
     ) -> Self {
         let memory = memory::allowance(options.memory, None);
         let mut config = Config { memory: Bytes(memory), ..Config::default() };
@@ -287,6 +305,7 @@ impl State {
             told: HashMap::new(),
             explain: explain.and_then(|(works, explain)| works.then_some(explain)),
             mapped: Mapped::default(),
+            outside: Outside::default(),
             coming,
             descriptors_max: 512,
             descriptors: 0,
@@ -319,6 +338,7 @@ impl State {
             self.take_watch();
             self.drain(DRAIN_MAX);
             self.faults();
+            self.look_outside();
             self.arrive();
             self.act();
             self.publish();
@@ -332,9 +352,12 @@ impl State {
 
     /// Takes over what the thread that starts the program has opened.
     fn take_watch(&mut self) {
-        let coming = self.coming.try_lock().ok().and_then(|mut coming| coming.take());
-        if let Some(watch) = coming {
+        let Ok(mut coming) = self.coming.try_lock() else { return };
+        if let Some(watch) = coming.faults.take() {
             self.mapped.begin(watch, &self.segment);
+        }
+        if let Some(opened) = coming.outside.take() {
+            self.outside.begin(opened, &self.segment);
         }
     }
 
@@ -352,6 +375,7 @@ impl State {
         let now = self.now();
         let due = self.arrivals.next_look().map_or(SLEEP_MAX_NS, |due| due.since(now).0).min(SLEEP_MAX_NS);
         let due = self.mapped_patience(now).map_or(due, |patience| due.min(patience));
+        let due = self.outside_patience(now).map_or(due, |patience| due.min(patience));
         let doze = self.doze_ns();
         let dozes = self.vain >= VAIN_MAX && now.since(self.active).0 < DOZES * doze;
         let patience = match (dozes, self.segment.has_events()) {

@@ -27,6 +27,7 @@ mod prober;
 mod segment;
 mod select;
 mod summary;
+mod tracepoints;
 
 pub use agent::{Agent, Faults, Options};
 pub use explain_file::{DecisionLine, FileLine, HEADER, LEGEND, Line, NotALine};

@@ -1,4 +1,4 @@
-//! What the kernel tells of processes as it happens: page faults, through perf's rings in shared memory.
+//! What the kernel tells of processes as it happens: page faults and tracepoints, through perf's rings in shared memory.
 //!
 //! ```text
 //!   reader touches a page that is not mapped
@@ -9,7 +9,7 @@
 //! The events are opened on the thread that is about to start the program and are inherited by all that comes of it, so
 //! nobody has to be searched for and nobody is missed. They count nothing until they are enabled. Faults of one's own
 //! processes in user mode may be sampled without privileges where `perf_event_paranoid` is 2 or less (the kernel's
-//! default).
+//! default); tracepoints take CAP_PERFMON.
 //!
 //! Worked example: a mapped scan of cached pages makes a sample of 40 bytes each 16 pages (the kernel maps that many at
 //! once); a ring of 256 KiB a processor holds 6,500 of them, 400 MiB of scan.
@@ -52,12 +52,14 @@ struct Attr {
 }
 
 const TYPE_SOFTWARE: u32 = 1;
+const TYPE_TRACEPOINT: u32 = 2;
 const SW_PAGE_FAULTS: u64 = 2;
 const SW_PAGE_FAULTS_MAJOR: u64 = 6;
 
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ADDR: u64 = 1 << 3;
+const SAMPLE_RAW: u64 = 1 << 10;
 const SAMPLE_IDENTIFIER: u64 = 1 << 16;
 
 const DISABLED: u64 = 1;
@@ -84,6 +86,13 @@ pub(crate) enum Source {
         /// Faults that the kernel makes on a program's behalf (a `write` from a mapping) too: takes privileges.
         of_kernel: bool,
     },
+    /// A tracepoint of this number.
+    Tracepoint {
+        /// The number that tracefs gives.
+        id: u64,
+        /// Whether each one rings.
+        rings: bool,
+    },
     /// A fault that waited has ended.
     Major {
         /// As above.
@@ -97,8 +106,10 @@ impl Source {
     fn attr(self) -> Attr {
         let (kind, config, kernel, rings) = match self {
             Self::Fault { of_kernel } => (TYPE_SOFTWARE, SW_PAGE_FAULTS, of_kernel, false),
+            Self::Tracepoint { id, rings } => (TYPE_TRACEPOINT, id, true, rings),
             Self::Major { of_kernel, rings } => (TYPE_SOFTWARE, SW_PAGE_FAULTS_MAJOR, of_kernel, rings),
         };
+        let what = if kind == TYPE_TRACEPOINT { SAMPLE_RAW } else { SAMPLE_ADDR };
         let user_only = if kernel { 0 } else { EXCLUDE_KERNEL | EXCLUDE_HV };
         let (watermarked, wakeup) = if rings { (0, 1) } else { (WATERMARKED, WATERMARK) };
         Attr {
@@ -106,7 +117,7 @@ impl Source {
             size: size_of::<Attr>() as u32,
             config,
             sample_period: 1,
-            sample_type: SAMPLE_IDENTIFIER | SAMPLE_TID | SAMPLE_TIME | SAMPLE_ADDR,
+            sample_type: SAMPLE_IDENTIFIER | SAMPLE_TID | SAMPLE_TIME | what,
             flags: DISABLED | INHERIT | USE_CLOCKID | user_only | watermarked,
             wakeup,
             clockid: libc::CLOCK_MONOTONIC,
@@ -128,6 +139,8 @@ pub(crate) struct Sample {
     pub(crate) at_ns: u64,
     /// Where a fault was.
     pub(crate) address: u64,
+    /// What a tracepoint says.
+    pub(crate) raw: Vec<u8>,
 }
 
 /// Events on the thread that opened them and on all that it starts, one ring a processor.
@@ -193,12 +206,16 @@ fn parse(body: &[u8], ids: &[(u64, usize)]) -> Option<Sample> {
     let id = word(body, 0);
     let source = ids.iter().find(|known| known.0 == id)?.1;
     let who = word(body, 8);
+    // What a tracepoint says stands in the place of an address, behind its length in four bytes.
+    let len = word(body, 24) as u32 as usize;
+    let raw = body.get(28..28 + len).filter(|_| body.len() > 32).unwrap_or_default().to_vec();
     Some(Sample {
         source,
         pid: who as u32,
         tid: (who >> 32) as u32,
         at_ns: word(body, 16),
-        address: word(body, 24),
+        address: if raw.is_empty() { word(body, 24) } else { 0 },
+        raw,
     })
 }
 

@@ -43,6 +43,8 @@ pub struct Report {
     pub handed_back: u64,
     /// Events handled.
     pub events: u64,
+    /// Whether reads were observed from outside too.
+    pub observed_outside: bool,
     /// How page faults of mapped files were known: perf samples, page tables, or not seen.
     pub faults_known_by: String,
     /// Mappings that were watched.

@@ -62,12 +62,24 @@ pub(crate) struct Args {
     /// As root: do not raise a device's read_ahead_kb for the instant in which a descriptor of ours takes it over
     #[arg(long)]
     no_window_lending: bool,
+    /// Who sees the reads: the library in the program (preload), tracepoints (outside: root, any program), or the library
+    /// and, where it reaches no program of a run and we may, tracepoints
+    #[arg(long, value_enum, default_value_t = Observer::Auto)]
+    observer: Observer,
     /// Leave the kernel's own readahead on beside ours
     #[arg(long, hide = true)]
     keep_kernel: bool,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// Who sees the reads of a program.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Observer {
+    Auto,
+    Preload,
+    Outside,
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -134,11 +146,26 @@ fn steer(
         };
         Agent::start(options).map_err(|error| say_unsteered(args, &error)).ok()
     });
+    let wanted = match args.observer {
+        Observer::Preload => false,
+        Observer::Outside => true,
+        Observer::Auto => program.reach != Reach::Steered,
+    };
+    let outside = agent.as_ref().filter(|_| wanted).map(Agent::watch_outside);
+    if args.observer == Observer::Outside
+        && let Some(Err(why)) = &outside
+        && !args.quiet
+    {
+        eprintln!("bowwave: {why}; observing with the library instead");
+    }
+    let outside = matches!(outside, Some(Ok(())));
+    let preload = !(outside && args.observer == Observer::Outside);
     let steering = match (&agent, &library) {
+        _ if !preload => None,
         (Some(agent), Some(library)) => Some(Steering { segment: agent.segment_path(), library }),
         _ => None,
     };
-    if let Some(agent) = &agent {
+    if let Some(agent) = agent.as_ref().filter(|_| preload) {
         agent.watch_faults();
     }
     let child = spawn(program, rest, steering.as_ref()).map_err(Failure::Launch)?;
@@ -148,7 +175,7 @@ fn steer(
     let ended = child.wait();
     if let Some(agent) = agent {
         let mut report = agent.stop();
-        if program.reach != Reach::Steered {
+        if program.reach != Reach::Steered && !outside {
             *report.not_steered.entry(program.reach.words().into()).or_default() += 1;
         }
         tell(args, &report, json);

@@ -123,12 +123,17 @@ impl State {
         match event.detail {
             0 => {
                 self.processes += 1;
+                self.outside.covers(event.pid, true);
                 self.new_space(event.pid, None);
             }
-            1 => self.new_space(event.pid, Some(event.offset as u32)),
+            1 => {
+                self.outside.covers(event.pid, true);
+                self.new_space(event.pid, Some(event.offset as u32));
+            }
             2 => *self.dormant.entry("process | that sealed itself off (seccomp)").or_default() += 1,
             3 => *self.dormant.entry("process | behind another root (chroot)").or_default() += 1,
             4 => {
+                self.outside.covers(event.pid, false);
                 self.new_space(event.pid, None);
                 // What it had open it has open no more: its file systems may be unmounted now.
                 let its: Vec<u32> = self

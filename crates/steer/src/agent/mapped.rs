@@ -124,14 +124,14 @@ pub(super) struct Mapped {
 }
 
 /// A thread that waits for perf's bells on the agent's behalf, only while the agent sleeps.
-struct Helper {
+pub(super) struct Helper {
     bells: Vec<RawFd>,
     armed: AtomicU32,
     segment: Arc<SharedSegment>,
 }
 
 impl Helper {
-    fn start(bells: Vec<RawFd>, segment: Arc<SharedSegment>) -> Option<Arc<Self>> {
+    pub(super) fn start(bells: Vec<RawFd>, segment: Arc<SharedSegment>) -> Option<Arc<Self>> {
         let this = Arc::new(Self { bells, armed: AtomicU32::new(0), segment });
         let helper = Arc::downgrade(&this);
         let wait = move || {
@@ -162,7 +162,7 @@ impl Helper {
         }
     }
 
-    fn arm(&self) {
+    pub(super) fn arm(&self) {
         if self.armed.swap(1, Ordering::SeqCst) == 0 {
             ring(&self.armed);
         }
@@ -490,7 +490,7 @@ impl State {
     }
 
     /// Whether the brain need not hear of a touch of these pages.
-    fn is_quiet(&self, slot: u32, pages: Extent) -> bool {
+    pub(super) fn is_quiet(&self, slot: u32, pages: Extent) -> bool {
         let file = FileId(u64::from(slot));
         let (first, last) = (pages.start.0, pages.end().0 - 1);
         (first / 64..=last / 64).all(|leaf| {

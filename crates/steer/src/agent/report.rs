@@ -90,6 +90,7 @@ impl State {
             processes: self.processes,
             events_lost: self.segment.events_lost.load(Ordering::Relaxed),
             events: self.events,
+            observed_outside: self.outside.is_open(),
             faults_known_by: self.mapped.known_by().words().to_string(),
             mappings: self.mapped.mappings,
             faults: self.mapped.faults,

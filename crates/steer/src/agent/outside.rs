@@ -1,0 +1,337 @@
+//! The observer outside: reads of programs that no library reaches, through tracepoints of the page cache.
+//!
+//! ```text
+//!   a static program reads 32 KiB     page_cache_sync_ra  [0,+8)   about to miss: Read is told, the clock runs
+//!                                     mm_filemap_get_pages [0,+8)  has its pages: the wait has ended
+//!                    reads on         mm_filemap_get_pages [8,+8)  all there: used; a mark among them, or pages under way: told
+//! ```
+//!
+//! A tracepoint names a device and an inode. We look for a descriptor of that file in the process and open it through
+//! /proc; one that was closed meanwhile is left alone for a moment. Processes that carry our library tell of themselves
+//! and are passed over here. The kernel's own readahead stays as it is: from outside nobody can put it back if we die.
+//!
+//! Tracepoints are sampled by perf, for the run's processes only: less for each event than a BPF program costs, and
+//! nothing to load (docs/decisions/0009). It takes root, or CAP_PERFMON and leave to read tracefs.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE};
+use bowwave_wire::{Event, Kind};
+
+use super::mapped::Helper;
+use super::{SIZE_MIN, State};
+use crate::perf::{Sample, Source, Watch};
+use crate::segment::SharedSegment;
+use crate::tracepoints::{Named, Tracepoint};
+
+/// Sources, by their place.
+const MISSES: usize = 0;
+const READS: usize = 1;
+const FAULTS: usize = 2;
+/// The same as [`MISSES`], with a bell: only while the agent sleeps.
+const RINGS: usize = 3;
+
+/// A file that could not be found in its process is looked for again after so long.
+const LOST_NS: u64 = 20_000_000;
+/// Files that are remembered.
+const FILES_MAX: usize = 16_384;
+/// Threads whose latest read is remembered.
+const THREADS_MAX: usize = 4096;
+/// Reads so recent that more may come at any moment.
+const LATELY_NS: u64 = 20_000_000;
+const LOOK_NS_MIN: u64 = 100_000;
+const LOOK_NS_MAX: u64 = 1_000_000;
+/// A wait that is told as such.
+const HIT_NS: u64 = 20_000;
+
+/// What is known of a file that a tracepoint names.
+#[derive(Clone, Copy)]
+enum Known {
+    /// Where it was found.
+    Found { pid: u32, fd: i32, mapped: u64, file: u32, generation: u32 },
+    /// Nothing to steer.
+    LeftAlone,
+    /// Not found, then.
+    Lost(Nanos),
+}
+
+/// A read that is about to miss.
+#[derive(Clone, Copy)]
+struct Miss {
+    named: Named,
+    at_ns: u64,
+}
+
+/// The tracepoints as this kernel has them, opened on the thread that starts the program.
+pub(super) struct Opened {
+    watch: Watch,
+    points: [Tracepoint; 3],
+}
+
+impl Opened {
+    /// Opens them, or says why not.
+    pub(super) fn on_this_thread() -> Result<Self, String> {
+        let find = |name: &str| {
+            Tracepoint::find(name)
+                .ok_or_else(|| format!("the tracepoint {name} cannot be read in tracefs (it takes root)"))
+        };
+        let points = [
+            find("readahead/page_cache_sync_ra")?,
+            find("filemap/mm_filemap_get_pages")?,
+            find("filemap/mm_filemap_fault")?,
+        ];
+        let source = |place: usize, rings| Source::Tracepoint { id: points[place].id, rings };
+        let sources =
+            [source(MISSES, false), source(READS, false), source(FAULTS, false), source(MISSES, true)];
+        match Watch::of_this_thread(&sources) {
+            Ok(watch) => Ok(Self { watch, points }),
+            Err(error) => {
+                Err(format!("tracepoints cannot be sampled: {error} (it takes root or CAP_PERFMON)"))
+            }
+        }
+    }
+}
+
+/// The observer outside.
+#[derive(Default)]
+pub(super) struct Outside {
+    opened: Option<Opened>,
+    helper: Option<Arc<Helper>>,
+    bell: bool,
+    files: HashMap<(u64, u64), Known>,
+    misses: HashMap<u32, Miss>,
+    latest: HashMap<u32, u64>,
+    /// Processes that carry our library.
+    covered: HashSet<u32>,
+    lately: Nanos,
+}
+
+impl Outside {
+    pub(super) fn begin(&mut self, opened: Opened, segment: &Arc<SharedSegment>) {
+        for source in [MISSES, READS, FAULTS, RINGS] {
+            opened.watch.enable(source, true);
+        }
+        self.bell = true;
+        self.helper = Helper::start(opened.watch.bells(), Arc::clone(segment));
+        self.opened = Some(opened);
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// The process tells of itself from now on, or has ended.
+    pub(super) fn covers(&mut self, pid: u32, covered: bool) {
+        if covered {
+            self.covered.insert(pid);
+        } else {
+            self.covered.remove(&pid);
+        }
+    }
+
+    fn hang_bell(&mut self, on: bool) {
+        if let Some(opened) = &self.opened
+            && self.bell != on
+        {
+            opened.watch.enable(RINGS, on);
+            self.bell = on;
+        }
+    }
+}
+
+impl State {
+    pub(super) fn look_outside(&mut self) {
+        let Some(opened) = &mut self.outside.opened else { return };
+        let samples = opened.watch.drain();
+        if samples.is_empty() {
+            return;
+        }
+        let points = opened.points.clone();
+        if samples.iter().any(|sample| sample.source == RINGS) {
+            self.outside.hang_bell(false);
+        }
+        for sample in &samples {
+            if sample.source == RINGS || self.outside.covered.contains(&sample.pid) {
+                continue;
+            }
+            if let Some(named) = points.get(sample.source).and_then(|point| point.read(&sample.raw)) {
+                self.seen(sample, named);
+            }
+        }
+    }
+
+    fn seen(&mut self, sample: &Sample, named: Named) {
+        let Some(Known::Found { pid, fd, mapped, file, generation }) = self.find_file(sample.pid, named)
+        else {
+            return;
+        };
+        self.outside.lately = self.now();
+        if self.outside.latest.len() >= THREADS_MAX {
+            self.outside.latest.clear();
+            self.outside.misses.clear();
+        }
+        let event = |kind, at_ns, waited_ns: u64, named: Named| {
+            let event = Event {
+                kind,
+                detail: 0,
+                pid,
+                tid: sample.tid,
+                fd,
+                file,
+                generation,
+                offset: named.first * PAGE_SIZE,
+                len: named.count * PAGE_SIZE,
+                at_ns,
+                waited_ns: u32::try_from(waited_ns).unwrap_or(u32::MAX),
+            };
+            if mapped == 0 { event } else { Event { kind: Kind::Map, ..event } }
+        };
+        let before = self.outside.latest.insert(sample.tid, sample.at_ns);
+        match sample.source {
+            MISSES => {
+                self.outside.misses.insert(sample.tid, Miss { named, at_ns: sample.at_ns });
+                self.take_from_outside(&event(Kind::Read, sample.at_ns, 0, named), mapped);
+            }
+            READS => {
+                let missed = self.outside.misses.remove(&sample.tid);
+                if let Some(miss) =
+                    missed.filter(|miss| (miss.named.dev, miss.named.ino) == (named.dev, named.ino))
+                {
+                    let waited = sample.at_ns.saturating_sub(miss.at_ns);
+                    self.take_from_outside(&event(Kind::Done, sample.at_ns, waited, miss.named), mapped);
+                    return;
+                }
+                let pages = Extent::new(named.first, named.count);
+                if self.knows(file, generation) && self.is_quiet(file, pages) {
+                    let waited = before.map_or(0, |before| sample.at_ns.saturating_sub(before));
+                    if waited <= HIT_NS || self.is_settled(file, pages) {
+                        self.account_used(file, pages);
+                        let input = Input::Used { file: FileId(u64::from(file)), pages };
+                        self.wave.handle(self.now(), input);
+                    } else {
+                        // It was under way; how long it was waited for is no longer than since the read before.
+                        self.take_from_outside(&event(Kind::Done, sample.at_ns, waited, named), mapped);
+                    }
+                    return;
+                }
+                self.take_from_outside(&event(Kind::Read, sample.at_ns, 0, named), mapped);
+                self.take_from_outside(&event(Kind::Done, sample.at_ns, 0, named), mapped);
+            }
+            _ => self.take_from_outside(&event(Kind::Read, sample.at_ns, 0, named), mapped),
+        }
+    }
+
+    /// A file that is only mapped is met by its mapping, whatever is told of it.
+    fn take_from_outside(&mut self, event: &Event, mapped: u64) {
+        self.events += 1;
+        self.vain = self.vain.saturating_add(1);
+        if mapped != 0 {
+            if !self.meet(&event.at_address(mapped), self.now()) {
+                return;
+            }
+            return self.take(&Event { kind: Kind::Read, fd: -1, detail: 0, waited_ns: 0, ..*event });
+        }
+        self.take(event);
+    }
+
+    fn knows(&self, file: u32, generation: u32) -> bool {
+        self.files.get(&file).is_some_and(|held| held.generation == generation)
+    }
+
+    /// Finds the file in the process, by its descriptors and then by its mappings; once, as long as we hold it.
+    fn find_file(&mut self, pid: u32, named: Named) -> Option<Known> {
+        let key = (named.dev, named.ino);
+        let now = self.now();
+        match self.outside.files.get(&key) {
+            Some(&found @ Known::Found { file, generation, .. }) => {
+                let held = self.files.get(&file).filter(|held| held.generation == generation);
+                let ignored = self
+                    .segment
+                    .file(file)
+                    .is_some_and(|slot| slot.ignored.load(std::sync::atomic::Ordering::Relaxed) != 0);
+                if ignored || held.is_some_and(|held| held.descriptor.is_some()) {
+                    return Some(found);
+                }
+            }
+            Some(Known::LeftAlone) => return None,
+            Some(&Known::Lost(at)) if now.since(at).0 < LOST_NS => return None,
+            _ => {}
+        }
+        if self.outside.files.len() >= FILES_MAX {
+            self.outside.files.clear();
+        }
+        let known = match search(pid, named) {
+            None => Known::Lost(now),
+            Some((_, _, size)) if size < SIZE_MIN => Known::LeftAlone,
+            Some((fd, mapped, size)) => match self.segment.bind(named.dev, named.ino, size) {
+                Some(slot) => Known::Found { pid, fd, mapped, file: slot.index, generation: slot.generation },
+                None => Known::LeftAlone,
+            },
+        };
+        self.outside.files.insert(key, known);
+        matches!(known, Known::Found { .. }).then_some(known)
+    }
+
+    /// How long may be slept on account of the outside.
+    pub(super) fn outside_patience(&mut self, now: Nanos) -> Option<u64> {
+        if !self.outside.is_open() {
+            return None;
+        }
+        if now.since(self.outside.lately).0 < LATELY_NS {
+            let latency = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0).min();
+            let look = latency.map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+            return Some(if self.vain >= super::VAIN_MAX { look.max(self.doze_ns()) } else { look });
+        }
+        self.outside.hang_bell(true);
+        if let Some(helper) = &self.outside.helper {
+            helper.arm();
+        }
+        None
+    }
+}
+
+/// A descriptor of the file in the process, or an address where it is mapped and not to be executed; and its size.
+fn search(pid: u32, named: Named) -> Option<(i32, u64, u64)> {
+    let is_it = |meta: &fs::Metadata| meta.is_file() && (meta.dev(), meta.ino()) == (named.dev, named.ino);
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten() {
+        if let Ok(meta) = fs::metadata(entry.path())
+            && is_it(&meta)
+            && let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok())
+        {
+            return Some((fd, 0, meta.len()));
+        }
+    }
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let device = format!("{:02x}:{:02x}", libc::major(named.dev), libc::minor(named.dev));
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (range, rights) = (words.next()?, words.next()?);
+        let (on, inode) = (words.nth(1)?, words.next()?);
+        if on != device || inode.parse() != Ok(named.ino) || rights.contains('x') {
+            continue;
+        }
+        let address = u64::from_str_radix(range.split_once('-')?.0, 16).ok()?;
+        let meta = fs::metadata(format!("/proc/{pid}/map_files/{range}")).ok().filter(is_it)?;
+        return Some((0, address, meta.len()));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_file_is_found_by_its_inode() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(12_345).unwrap();
+        let meta = file.metadata().unwrap();
+        let named = Named { dev: meta.dev(), ino: meta.ino(), first: 0, count: 1 };
+        assert_eq!(search(std::process::id(), named), Some((file.as_raw_fd(), 0, 12_345)));
+        assert_eq!(search(std::process::id(), Named { ino: 1, ..named }), None);
+    }
+}
