@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod cache;
 mod decision;
 mod play;
 mod policy;
@@ -26,10 +27,11 @@ mod view;
 mod wave;
 mod window;
 
+pub use cache::{Background, Cache, CacheConfig, Evicted, Ghost, Placement, Touch, Victim};
 pub use decision::{Decision, Pattern, Why};
 pub use play::{Play, Submission};
 pub use policy::{
-    Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, NAMES,
+    Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, Legacy, NAMES,
     NoReadahead, Ondemand, Ondemand2623, Policy, ReadState, THRASH_MIN, ThrashSafe, Whence, around_limit,
     by_name, small_device_limit, small_device_limit_v0,
 };

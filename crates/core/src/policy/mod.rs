@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! none            before        exactly what is asked                         the row that others are compared with
+//! legacy          2.6.22        two windows, and it must see every read       seed 000
 //! ondemand-2.6.23 July 2007     one window, one mark, four cases              seed 000
 //! ondemand        2.6.24        a mark without its window asks the cache
 //! context-2008    the slides    as much as history proves safe                seed 004
@@ -20,6 +21,7 @@
 mod around;
 mod conservative;
 mod context;
+mod legacy;
 mod limits;
 mod none;
 mod ondemand;
@@ -30,6 +32,7 @@ mod thrash_safe;
 pub use around::Around;
 pub use conservative::Conservative;
 pub use context::{Context, Context2008};
+pub use legacy::Legacy;
 pub use limits::{
     DEFAULT_MAX, DEFAULT_MAX_2010, THRASH_MIN, around_limit, small_device_limit, small_device_limit_v0,
 };
@@ -55,6 +58,8 @@ pub enum AskKind {
     Fault,
     /// The program itself asked for these pages (WILLNEED, readahead(2)).
     Forced,
+    /// `page` is about to be read, cached or not. Only a policy that [hears reads](Policy::hears_reads) is told.
+    Read,
 }
 
 /// The question: which page, how much of the request is left from it, and what called.
@@ -114,6 +119,21 @@ pub trait Policy {
     /// Does not know whether anybody obeys: pages of a pushed window count as present only once `view` says so.
     fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>);
 
+    /// Whether the policy is to be told of every page that is read ([`AskKind::Read`]), as Linux was before 2.6.23. The
+    /// later eras are called on demand: at a missing page, or at a marked one.
+    fn hears_reads(&self) -> bool {
+        false
+    }
+
+    /// A read of `pages` is over; its last byte lies before byte `end_byte` of the file. What an era remembers of it as
+    /// the last page read drifted over the years (spec 1.1, 8.8).
+    fn read_done(&mut self, state: &mut ReadState, pages: Extent, end_byte: u64) {
+        let _ = end_byte;
+        if !pages.is_empty() {
+            state.prev = Some(pages.end().back(PageCount(1)));
+        }
+    }
+
     /// Pages that the last answer wants to live as long as the pages that it fetches: move those that are cached to
     /// the young end of their list (spec 5.5). Empty in the eras without such a rule.
     fn retain(&self) -> Extent {
@@ -122,8 +142,9 @@ pub trait Policy {
 }
 
 /// The names that [`by_name`] knows, oldest era first.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 9] = [
     "none",
+    "legacy",
     "ondemand-2.6.23",
     "ondemand",
     "context-2008",
@@ -137,6 +158,7 @@ pub const NAMES: [&str; 8] = [
 pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
     Some(match name {
         "none" => Box::new(NoReadahead),
+        "legacy" => Box::new(Legacy::new()),
         "ondemand-2.6.23" => Box::new(Ondemand2623),
         "ondemand" => Box::new(Ondemand),
         "context-2008" => Box::new(Context2008),
