@@ -7,6 +7,7 @@ mod device;
 mod pattern;
 mod play;
 mod rng;
+mod world;
 
 pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
@@ -16,3 +17,9 @@ pub use pattern::{
 };
 pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
 pub use rng::Rng;
+/// What came of a [`World`].
+pub use world::Outcome as WorldOutcome;
+pub use world::{
+    Actor, ActorOutcome, Brain, Bucket, Cost, Cpu, Dirty, DiskModel, MachineModel, MakePolicy, Queue, Step,
+    World, WorldConfig, WorldFile,
+};

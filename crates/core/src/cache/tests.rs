@@ -187,7 +187,7 @@ fn a_plain_list_agrees() {
                     for list in [&mut inactive, &mut active] {
                         list.retain(|p| !(page..page + 2).contains(p));
                     }
-                    (page..page + 2).for_each(|p| drop(referenced.remove(&p)));
+                    referenced.retain(|p| !(page..page + 2).contains(p));
                 }
                 _ => {
                     if !inactive.contains(&page) && !active.contains(&page) {
