@@ -23,6 +23,7 @@ enum Command {
     Slow(cmd::slow::Args),
     Bench(cmd::bench::Args),
     Explain(cmd::explain::Args),
+    Lab(cmd::lab::Args),
     #[command(hide = true)]
     BenchPlay(cmd::bench::PlayArgs),
 }
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Slow(args) => cmd::slow::main(args),
         Command::Bench(args) => cmd::bench::main(args),
         Command::Explain(args) => cmd::explain::main(args),
+        Command::Lab(args) => cmd::lab::main(args),
         Command::BenchPlay(args) => cmd::bench::play(args),
     };
     outcome.unwrap_or_else(|error| {

@@ -32,8 +32,8 @@ pub use decision::{Decision, Pattern, Why};
 pub use play::{Play, Submission};
 pub use policy::{
     Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, Legacy, NAMES,
-    NoReadahead, Ondemand, Ondemand2623, Policy, ReadState, THRASH_MIN, ThrashSafe, Whence, around_limit,
-    by_name, small_device_limit, small_device_limit_v0,
+    NoReadahead, Ondemand, Ondemand2623, Policy, ReadState, SlowerRamp, THRASH_MIN, ThrashSafe, Whence,
+    around_limit, by_name, small_device_limit, small_device_limit_v0,
 };
 pub use stats::{Row, Stats};
 pub use table::{PageBit, PageState, PageTable, Visits};

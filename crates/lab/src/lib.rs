@@ -6,7 +6,9 @@ mod bound;
 mod device;
 mod pattern;
 mod play;
+mod rivals;
 mod rng;
+mod tables;
 mod world;
 
 pub use bound::{Yardsticks, ceiling_bytes_per_s};
@@ -16,10 +18,12 @@ pub use pattern::{
     Set, catalogue, find, mixtures, published, scarce,
 };
 pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
+pub use rivals::{RIVALS, rival};
 pub use rng::Rng;
-/// What came of a [`World`].
-pub use world::Outcome as WorldOutcome;
+pub use tables::{
+    Check, Curve, Entry as TableEntry, Figure, Free, TABLES, Table, Verdict, chosen as chosen_tables,
+};
 pub use world::{
     Actor, ActorOutcome, Brain, Bucket, Cost, Cpu, Dirty, DiskModel, MachineModel, MakePolicy, Queue, Step,
-    World, WorldConfig, WorldFile,
+    World, WorldConfig, WorldFile, WorldOutcome,
 };

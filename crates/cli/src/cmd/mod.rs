@@ -3,5 +3,6 @@
 pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod explain;
+pub(crate) mod lab;
 pub(crate) mod run;
 pub(crate) mod slow;

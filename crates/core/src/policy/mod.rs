@@ -30,7 +30,7 @@ mod shared;
 mod thrash_safe;
 
 pub use around::Around;
-pub use conservative::Conservative;
+pub use conservative::{Conservative, SlowerRamp};
 pub use context::{Context, Context2008};
 pub use legacy::Legacy;
 pub use limits::{

@@ -22,7 +22,8 @@ mod outcome;
 pub use brain::{Brain, MakePolicy};
 pub use disk::{DiskModel, Queue};
 pub use machine::MachineModel;
-pub use outcome::{ActorOutcome, Bucket, Cost, Outcome};
+use outcome::WorldOutcome as Outcome;
+pub use outcome::{ActorOutcome, Bucket, Cost, WorldOutcome};
 
 use bowwave_core::{
     AskKind, Cache, CacheConfig, Dev, Evicted, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageCount,
@@ -148,7 +149,7 @@ pub struct WorldConfig {
     pub dirty: Dirty,
     /// Largest request that the device takes; longer ones are cut.
     pub request_max: PageCount,
-    /// Width of the buckets of [`Outcome::buckets`].
+    /// Width of the buckets of [`WorldOutcome::buckets`].
     pub bucket: Nanos,
     /// Keep every decision.
     pub trace: bool,
@@ -336,6 +337,7 @@ impl<'a> World<'a> {
     fn finish(&mut self) -> Outcome {
         self.keep_decisions();
         let mut outcome = std::mem::take(&mut self.outcome);
+        self.outcome.unread = outcome.unread;
         outcome.actors = self.running.iter_mut().map(|r| std::mem::take(&mut r.outcome)).collect();
         outcome.age_inversion = self.cache.age_inversion();
         if let Some(wave) = &self.wave {
@@ -468,6 +470,7 @@ impl<'a> World<'a> {
                         let pattern = self.owners[owner as usize].pattern;
                         self.outcome.stats.used(pattern, PageCount(1));
                         self.outcome.pages_used_ahead += u64::from(owner != READER);
+                        self.outcome.unread -= u64::from(owner != READER);
                     }
                     if r.mapped {
                         self.mapped_hit(r.fd, r.waited);
@@ -540,6 +543,7 @@ impl<'a> World<'a> {
             let submission = self.cache.submit(file, decision.window, owner);
             if submission.actual.0 > 0 {
                 self.owners.push(Owner { pattern: decision.pattern });
+                self.count_unread(submission.actual);
             }
             let record = TraceRecord {
                 dev: Dev::default(),
@@ -597,6 +601,7 @@ impl<'a> World<'a> {
                 let submission = self.cache.submit(want.file, window, owner);
                 if submission.actual.0 > 0 {
                     self.owners.push(Owner { pattern: Pattern::Subsequent });
+                    self.count_unread(submission.actual);
                     self.send(number, &submission, Some(want.fetch), u32::MAX);
                 } else if missing.0 == 0 {
                     self.tell_wave(Input::Skipped { fetch: want.fetch });
@@ -622,6 +627,7 @@ impl<'a> World<'a> {
                 let pattern = self.owners[gone.owner as usize].pattern;
                 self.outcome.stats.evicted(pattern, PageCount(1));
                 self.outcome.pages_lost_unread += u64::from(gone.owner != READER);
+                self.outcome.unread -= u64::from(gone.owner != READER);
             }
         }
         for run in runs(&evicted) {
@@ -641,6 +647,12 @@ impl<'a> World<'a> {
     }
 
     // ---- the device ------------------------------------------------------------------------------------------------
+
+    /// Pages that a decision has fetched and that are neither read nor lost.
+    fn count_unread(&mut self, pages: PageCount) {
+        self.outcome.unread += pages.0;
+        self.outcome.unread_max = self.outcome.unread_max.max(self.outcome.unread);
+    }
 
     fn send(&mut self, number: u32, submission: &Submission, fetch: Option<FetchId>, who: u32) {
         let max = self.config.request_max.0.max(1);

@@ -58,7 +58,7 @@ pub struct Cost {
 
 /// What came of a world.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+pub struct WorldOutcome {
     /// When the last read or write was done.
     pub elapsed: Nanos,
     /// Reads that were served.
@@ -83,6 +83,9 @@ pub struct Outcome {
     pub pages_used_ahead: u64,
     /// Pages fetched by a decision and lost before their read.
     pub pages_lost_unread: u64,
+    /// The most pages that were fetched by decisions, not yet read and not yet lost.
+    pub unread_max: u64,
+    pub(super) unread: u64,
     /// Windows of an era, by pattern.
     pub stats: Stats,
     /// Counters of `wave`.
@@ -101,7 +104,7 @@ pub struct Outcome {
     pub explained: Vec<Explained>,
 }
 
-impl Outcome {
+impl WorldOutcome {
     pub(super) fn read(&mut self, pages: PageCount, now: Nanos, waited: bool, took: Nanos, bucket: Nanos) {
         self.reads += 1;
         self.pages_read += pages.0;

@@ -1,0 +1,29 @@
+//! `bowwave lab`: the policies of every era and ours, in virtual time against modelled devices.
+//!
+//! A file a verb: `tables` runs the seeds' tables again. Nothing here reads a clock but to say how long it took.
+
+pub(crate) mod page;
+pub(crate) mod tables;
+
+use std::process::ExitCode;
+
+/// Readahead in virtual time: the published tables again.
+///
+/// The core that decides here is the one that ships; devices, memory and programs are models. The same command prints the same
+/// figures on every machine.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    Tables(tables::Args),
+}
+
+pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
+    match args.verb {
+        Verb::Tables(args) => tables::main(&args),
+    }
+}
