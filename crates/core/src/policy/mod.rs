@@ -11,6 +11,7 @@
 //! thrash-safe-v0  Feb 2010      history sizes it; a lost page halves it       seed 001
 //! thrash-safe     Mar 2010      the last posting
 //! conservative    2013          more history than request                     seed 002
+//! linux-6.18      today         the same over large folios, with its defects  spec 8
 //! ```
 //!
 //! They share the moves of `shared`, mapped faults of `around`, the ceilings of `limits` and, for whoever asks for
@@ -23,6 +24,7 @@ mod conservative;
 mod context;
 mod legacy;
 mod limits;
+mod linux_6_18;
 mod none;
 mod ondemand;
 mod rules_2011;
@@ -36,6 +38,7 @@ pub use legacy::Legacy;
 pub use limits::{
     DEFAULT_MAX, DEFAULT_MAX_2010, THRASH_MIN, around_limit, small_device_limit, small_device_limit_v0,
 };
+pub use linux_6_18::Linux618;
 pub use none::NoReadahead;
 pub use ondemand::{Ondemand, Ondemand2623};
 pub use thrash_safe::{ThrashSafe, Whence};
@@ -134,6 +137,11 @@ pub trait Policy {
         }
     }
 
+    /// The last answer's folios may hold 2^order pages. 0 in the eras without large folios.
+    fn order(&self) -> u32 {
+        0
+    }
+
     /// Pages that the last answer wants to live as long as the pages that it fetches: move those that are cached to
     /// the young end of their list (spec 5.5). Empty in the eras without such a rule.
     fn retain(&self) -> Extent {
@@ -142,7 +150,7 @@ pub trait Policy {
 }
 
 /// The names that [`by_name`] knows, oldest era first.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 11] = [
     "none",
     "legacy",
     "ondemand-2.6.23",
@@ -152,6 +160,8 @@ pub const NAMES: [&str; 9] = [
     "thrash-safe-v0",
     "thrash-safe",
     "conservative",
+    "linux-6.18",
+    "linux-6.18-mended",
 ];
 
 /// The era of that name, ready to be asked.
@@ -166,6 +176,8 @@ pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
         "thrash-safe-v0" => Box::new(ThrashSafe::v0()),
         "thrash-safe" => Box::new(ThrashSafe::v3()),
         "conservative" => Box::new(Conservative),
+        "linux-6.18" => Box::new(Linux618::as_is()),
+        "linux-6.18-mended" => Box::new(Linux618::mended()),
         _ => return None,
     })
 }
