@@ -4,6 +4,7 @@
 
 mod bound;
 mod device;
+mod judge;
 mod pattern;
 mod play;
 mod rivals;
@@ -13,6 +14,10 @@ mod world;
 
 pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
+pub use judge::{
+    Case as JudgeCase, Compared, Judged, Reads as JudgeReads, Record as JudgeRecord, cases as judge_cases,
+    compare as judge_compare, trace_line as judge_trace_line,
+};
 pub use pattern::{
     BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES,
     Set, catalogue, find, mixtures, published, scarce,

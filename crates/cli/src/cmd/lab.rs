@@ -1,13 +1,14 @@
 //! `bowwave lab`: the policies of every era and ours, in virtual time against modelled devices.
 //!
-//! A file a verb: `tables` runs the seeds' tables again. Nothing here reads a clock but to say how long it took.
+//! A file a verb: `tables` runs the seeds' tables again, `judge` asks the running kernel. Nothing here reads a clock but to say how long it took.
 
+pub(crate) mod judge;
 pub(crate) mod page;
 pub(crate) mod tables;
 
 use std::process::ExitCode;
 
-/// Readahead in virtual time: the published tables again.
+/// Readahead in virtual time: the published tables again, and the running kernel as judge.
 ///
 /// The core that decides here is the one that ships; devices, memory and programs are models. The same command prints the same
 /// figures on every machine.
@@ -20,10 +21,12 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Verb {
     Tables(tables::Args),
+    Judge(judge::Args),
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     match args.verb {
         Verb::Tables(args) => tables::main(&args),
+        Verb::Judge(args) => judge::main(&args),
     }
 }

@@ -39,30 +39,43 @@ use alloc::vec::Vec;
 
 /// Slots of a node of the kernel's page tree.
 const NODE: u64 = 64;
-/// Largest folio: 2^11 pages on the reference machine's ext4.
-const ORDER_MAX: u32 = 11;
+/// Largest folio: 2 MiB, on the reference machine's ext4.
+const ORDER_MAX: u32 = 9;
 
 /// The rules of 6.18.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Linux618 {
     defects: bool,
-    order: u32,
+    grown: u32,
     asked: u32,
+    request_max: PageCount,
 }
 
 impl Linux618 {
     /// As it runs.
     pub const fn as_is() -> Self {
-        Self { defects: true, order: 0, asked: 0 }
+        Self { defects: true, grown: 0, asked: 0, request_max: PageCount(0) }
     }
     /// The same rules, asked in pages.
     pub const fn mended() -> Self {
-        Self { defects: false, order: 0, asked: 0 }
+        Self { defects: false, grown: 0, asked: 0, request_max: PageCount(0) }
+    }
+
+    /// On a device that takes requests of so many pages: a read larger than the ceiling then raises it up to that.
+    #[must_use]
+    pub const fn with_request_max(mut self, pages: PageCount) -> Self {
+        self.request_max = pages;
+        self
+    }
+
+    /// The ceiling for a request of `count` pages.
+    fn ceiling(&self, state: &ReadState, count: PageCount) -> PageCount {
+        if count > state.max { state.max.max(count.min(self.request_max)) } else { state.max }
     }
 
     /// A page is missing.
     fn miss(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask) -> Decision {
-        let (page, count, max) = (ask.page, ask.count, state.max);
+        let (page, count, max) = (ask.page, ask.count, self.ceiling(state, ask.count));
         if page.0 == 0 || count > max || self.continues(state, page) {
             let size = init_size(count, max);
             let tail = if size > count { size - count } else { PageCount(size.0 / 2) };
@@ -79,11 +92,12 @@ impl Linux618 {
 
     /// A mark was touched.
     fn mark(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask) -> Decision {
-        let (last, max) = (state.window, state.max);
+        let (last, max) = (state.window, self.ceiling(state, ask.count));
         let folio = if self.defects { view.folio(ask.page).count.0.max(1) } else { 1 };
         let expected = (last.start + (last.size - last.async_size)).0 / folio * folio;
         let (start, size, pattern, why) = if ask.page.0 == expected && last.size.0 > 0 {
-            (last.end(), next_size(last.size, max), Pattern::Subsequent, "mark-hit")
+            // Never shorter than it was, though a smaller request may have lowered the ceiling.
+            (last.end(), next_size(last.size, max).max(last.size), Pattern::Subsequent, "mark-hit")
         } else {
             let hole = self.next_hole(view, ask.page + PageCount(1), max);
             let ahead = hole.since(ask.page);
@@ -92,10 +106,10 @@ impl Linux618 {
             }
             (hole, next_size(ahead + ask.count, max), Pattern::Context, "mark-of-another")
         };
-        self.order += 2;
+        self.grown += 2;
         let size = if self.defects { self.cut(start, size, max) } else { size };
-        self.asked = self.order;
         self.settle(size);
+        self.asked = self.grown;
         state.window = window(start, size, size);
         Decision { window: state.window, pattern, why: Why(why) }
     }
@@ -109,21 +123,21 @@ impl Linux618 {
         pattern: Pattern,
         why: &'static str,
     ) -> Decision {
-        (self.order, self.asked) = (0, 0);
+        (self.grown, self.asked) = (0, 0);
         state.window = window(start, size, tail);
         Decision { window: state.window, pattern, why: Why(why) }
     }
 
     /// The window ends where a folio does, if that leaves anything of it.
     fn cut(&self, start: PageIndex, size: PageCount, max: PageCount) -> PageCount {
-        let align = 1_u64 << self.order.min(max.0.trailing_zeros());
+        let align = 1_u64 << self.grown.min(max.0.trailing_zeros());
         let end = (start + size).0 / align * align;
         if end > start.0 { PageCount(end - start.0) } else { size }
     }
 
     /// No folio is larger than its window.
     fn settle(&mut self, size: PageCount) {
-        self.order = self.order.min(ORDER_MAX).min(size.0.max(1).ilog2());
+        self.grown = self.grown.min(ORDER_MAX).min(size.0.max(1).ilog2());
     }
 
     /// Whether the read goes on where the last one ended. As it runs, one page may be left out.
