@@ -9,6 +9,7 @@ mod pattern;
 mod play;
 mod rivals;
 mod rng;
+mod sweep;
 mod tables;
 mod world;
 
@@ -25,6 +26,7 @@ pub use pattern::{
 pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
 pub use rivals::{RIVALS, rival};
 pub use rng::Rng;
+pub use sweep::{Score, SweepCell, sweep_brain, sweep_cell, sweep_play, sweep_policies};
 pub use tables::{
     Check, Curve, Entry as TableEntry, Figure, Free, TABLES, Table, Verdict, chosen as chosen_tables,
 };

@@ -1,9 +1,11 @@
 //! `bowwave lab`: the policies of every era and ours, in virtual time against modelled devices.
 //!
-//! A file a verb: `tables` runs the seeds' tables again, `judge` asks the running kernel. Nothing here reads a clock but to say how long it took.
+//! A file a verb: `tables` runs the seeds' tables again, `sweep` plays every
+//! policy on every device, `judge` asks the running kernel. Nothing here reads a clock but to say how long it took.
 
 pub(crate) mod judge;
 pub(crate) mod page;
+pub(crate) mod sweep;
 pub(crate) mod tables;
 
 use std::process::ExitCode;
@@ -21,12 +23,14 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Verb {
     Tables(tables::Args),
+    Sweep(sweep::Args),
     Judge(judge::Args),
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     match args.verb {
         Verb::Tables(args) => tables::main(&args),
+        Verb::Sweep(args) => sweep::main(&args),
         Verb::Judge(args) => judge::main(&args),
     }
 }

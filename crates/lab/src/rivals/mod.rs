@@ -25,6 +25,7 @@ mod innodb;
 mod leap;
 mod lustre;
 mod mount;
+mod oracle;
 mod pg19;
 mod sparse;
 mod zfetch;
@@ -69,6 +70,19 @@ pub(crate) fn constant(window: PageCount) -> Brain {
 /// 2.6.31 with the slides' test for sparse reads, under a ceiling of `max` pages (T27).
 pub(crate) fn sparse_context(max: u64) -> Brain {
     Brain::Era(Rc::new(|| Box::new(sparse::SparseContext::default())), PageCount(max))
+}
+
+pub(crate) use oracle::Foreseen;
+
+/// The oracle, `foreseen` for each descriptor in turn.
+pub(crate) fn oracle(foreseen: Vec<Rc<std::cell::RefCell<Foreseen>>>, depth: u64, gap: PageCount) -> Brain {
+    let next = std::cell::Cell::new(0);
+    let make: MakePolicy = Rc::new(move || {
+        let fd = next.replace(next.get() + 1);
+        let rule = oracle::Oracle { foreseen: Rc::clone(&foreseen[fd % foreseen.len()]), depth, gap };
+        Box::new(Hearing { rule, request: None })
+    });
+    Brain::Era(make, PageCount(1 << 14))
 }
 
 fn made<P: Rule + 'static>(make: impl Fn() -> P + 'static) -> MakePolicy {
