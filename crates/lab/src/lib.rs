@@ -7,6 +7,7 @@ mod device;
 mod judge;
 mod pattern;
 mod play;
+mod replay;
 mod rivals;
 mod rng;
 mod sweep;
@@ -24,9 +25,10 @@ pub use pattern::{
     Set, catalogue, find, mixtures, published, scarce,
 };
 pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
+pub use replay::{Trace, TraceFormat, read_trace, trace_of};
 pub use rivals::{RIVALS, rival};
 pub use rng::Rng;
-pub use sweep::{Score, SweepCell, sweep_brain, sweep_cell, sweep_play, sweep_policies};
+pub use sweep::{Score, SweepCell, sweep_brain, sweep_cell, sweep_plan, sweep_play, sweep_policies};
 pub use tables::{
     Check, Curve, Entry as TableEntry, Figure, Free, TABLES, Table, Verdict, chosen as chosen_tables,
 };

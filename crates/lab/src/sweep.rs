@@ -187,12 +187,24 @@ pub fn sweep_cell(
     memory_mib: u64,
     policies: &[String],
 ) -> SweepCell {
-    let (plan, frames) = (pattern.plan(params), memory_mib * 256);
-    let yard = Yardsticks::of(&plan, model);
-    let foreseen = oracle(&plan, model, frames);
+    sweep_plan(&pattern.plan(params), (&pattern.name, pattern.regular), device, model, memory_mib, policies)
+}
+
+/// Plays one plan, of that name, whether a rule could foresee it.
+pub fn sweep_plan(
+    plan: &Plan,
+    (name, regular): (&str, bool),
+    device: &str,
+    model: &DeviceModel,
+    memory_mib: u64,
+    policies: &[String],
+) -> SweepCell {
+    let frames = memory_mib * 256;
+    let yard = Yardsticks::of(plan, model);
+    let foreseen = oracle(plan, model, frames);
     let played: Vec<(String, WorldOutcome)> = policies
         .iter()
-        .filter_map(|name| Some((name.clone(), sweep_play(&plan, model, frames, sweep_brain(name, frames)?))))
+        .filter_map(|name| Some((name.clone(), sweep_play(plan, model, frames, sweep_brain(name, frames)?))))
         .collect();
     let s = |ns: u64| ns as f64 / 1e9;
     let oracle_s = played.iter().map(|(_, o)| o.elapsed.0).chain([foreseen.elapsed.0]).min().map_or(0.0, s);
@@ -206,8 +218,8 @@ pub fn sweep_cell(
         fairness: fairness(&outcome),
     });
     SweepCell {
-        pattern: pattern.name.clone(),
-        regular: pattern.regular,
+        pattern: name.into(),
+        regular,
         device: device.into(),
         memory_mib,
         oracle_s,

@@ -1,16 +1,17 @@
 //! `bowwave lab`: the policies of every era and ours, in virtual time against modelled devices.
 //!
 //! A file a verb: `tables` runs the seeds' tables again, `sweep` plays every
-//! policy on every device, `judge` asks the running kernel. Nothing here reads a clock but to say how long it took.
+//! policy on every device, `replay` your own reads, `judge` asks the running kernel. Nothing here reads a clock but to say how long it took.
 
 pub(crate) mod judge;
 pub(crate) mod page;
+pub(crate) mod replay;
 pub(crate) mod sweep;
 pub(crate) mod tables;
 
 use std::process::ExitCode;
 
-/// Readahead in virtual time: the published tables again, and the running kernel as judge.
+/// Readahead in virtual time: published tables, every policy on every device, your own reads, the kernel as judge.
 ///
 /// The core that decides here is the one that ships; devices, memory and programs are models. The same command prints the same
 /// figures on every machine.
@@ -24,6 +25,7 @@ pub(crate) struct Args {
 enum Verb {
     Tables(tables::Args),
     Sweep(sweep::Args),
+    Replay(replay::Args),
     Judge(judge::Args),
 }
 
@@ -31,6 +33,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     match args.verb {
         Verb::Tables(args) => tables::main(&args),
         Verb::Sweep(args) => sweep::main(&args),
+        Verb::Replay(args) => replay::main(&args),
         Verb::Judge(args) => judge::main(&args),
     }
 }

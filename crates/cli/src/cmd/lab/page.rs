@@ -2,7 +2,7 @@
 //! anywhere. The style is the demo's.
 
 use super::tables::number;
-use bowwave_lab::{Curve, Table, Verdict};
+use bowwave_lab::{Curve, SweepCell, Table, Verdict};
 use std::fmt::Write;
 
 const WIDTH: f64 = 920.0;
@@ -50,6 +50,39 @@ pub(super) fn tables(tables: &[Table]) -> String {
     text
 }
 
+/// The page of `bowwave lab replay`: the answer, and a plot a device of the time under each window, and under wave.
+pub(super) fn replay(answer: &str, cells: &[SweepCell], windows_kib: &[u64]) -> String {
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bowwave lab replay</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>{}{}</style>\n</head>\n<body>\n<main>\n\
+         <header>\n<p class=\"name\">bowwave {} lab</p>\n<h1>Your reads, replayed</h1>\n<p>{}</p>\n</header>\n",
+        include_str!("../demo/page.css"),
+        include_str!("page.css"),
+        env!("CARGO_PKG_VERSION"),
+        escaped(answer)
+    );
+    for cell in cells {
+        let seconds = |name: &str| cell.of(name).map_or(0.0, |score| score.seconds);
+        let flat = |y: f64| windows_kib.iter().map(|&kib| (kib as f64, y)).collect::<Vec<_>>();
+        let fixed =
+            windows_kib.iter().map(|&kib| (kib as f64, seconds(&format!("linux-6.18@{kib}")))).collect();
+        let curves = vec![
+            Curve { name: "linux-6.18".into(), points: fixed },
+            Curve { name: "no readahead".into(), points: flat(seconds("none")) },
+            Curve { name: "oracle".into(), points: flat(cell.oracle_s) },
+            Curve { name: "wave".into(), points: flat(seconds("wave")) },
+        ];
+        let drawn = plot(&curves, ("KiB of readahead", "seconds"));
+        let _ = write!(
+            text,
+            "<section>\n<h2>{}</h2>\n<div class=\"plot\">\n{drawn}</div>\n</section>\n",
+            escaped(&cell.device)
+        );
+    }
+    text.push_str("</main>\n</body>\n</html>\n");
+    text
+}
+
 fn section(text: &mut String, table: &Table) {
     let _ = write!(
         text,
@@ -63,7 +96,7 @@ fn section(text: &mut String, table: &Table) {
         escaped(&table.model)
     );
     if !table.curves.is_empty() {
-        let _ = writeln!(text, "<div class=\"plot\">\n{}</div>", plot(table));
+        let _ = writeln!(text, "<div class=\"plot\">\n{}</div>", plot(&table.curves, table.axes));
     }
     if !table.figures.is_empty() {
         text.push_str("<div class=\"plot\"><table>\n<thead><tr><th></th><th>unit</th><th class=\"n\">published</th><th class=\"n\">ours</th><th class=\"n\">wave</th><th>policy</th></tr></thead>\n<tbody>\n");
@@ -99,8 +132,8 @@ fn section(text: &mut String, table: &Table) {
 }
 
 /// Curves over one pair of axes from zero; the horizontal one by the logarithm where its points span more than a hundredfold.
-fn plot(table: &Table) -> String {
-    let points = || table.curves.iter().flat_map(|curve| curve.points.iter().copied());
+fn plot(curves: &[Curve], axes: (&str, &str)) -> String {
+    let points = || curves.iter().flat_map(|curve| curve.points.iter().copied());
     let most = |f: fn((f64, f64)) -> f64| points().map(f).fold(f64::MIN_POSITIVE, f64::max);
     let least = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
     let (x_max, y_max) = (most(|p| p.0), most(|p| p.1));
@@ -139,16 +172,16 @@ fn plot(table: &Table) -> String {
         "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text><text class=\"tick\" x=\"4\" y=\"10\">{}</text>",
         LEFT + room / 2.0,
         HEIGHT - 6.0,
-        escaped(table.axes.0),
-        escaped(table.axes.1)
+        escaped(axes.0),
+        escaped(axes.1)
     );
-    for (i, curve) in table.curves.iter().enumerate() {
+    for (i, curve) in curves.iter().enumerate() {
         body.push_str(&drawn(curve, i, &x, &y));
     }
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{} over {}\">\n{body}</svg>\n",
-        escaped(table.axes.1),
-        escaped(table.axes.0)
+        escaped(axes.1),
+        escaped(axes.0)
     )
 }
 
