@@ -24,6 +24,7 @@ enum Command {
     Slow(cmd::slow::Args),
     Bench(cmd::bench::Args),
     Explain(cmd::explain::Args),
+    Lab(cmd::lab::Args),
     #[command(hide = true)]
     BenchPlay(cmd::bench::PlayArgs),
     #[command(hide = true)]
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Slow(args) => cmd::slow::main(args),
         Command::Bench(args) => cmd::bench::main(args),
         Command::Explain(args) => cmd::explain::main(args),
+        Command::Lab(args) => cmd::lab::main(args),
         Command::BenchPlay(args) => cmd::bench::play(args),
         Command::DoctorPlay(args) => cmd::doctor::play(args),
     };

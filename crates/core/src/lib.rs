@@ -15,7 +15,9 @@
 
 extern crate alloc;
 
+mod cache;
 mod decision;
+mod folio;
 mod play;
 mod policy;
 mod stats;
@@ -26,12 +28,14 @@ mod view;
 mod wave;
 mod window;
 
+pub use cache::{Background, Cache, CacheConfig, Evicted, Ghost, Placement, Touch, Victim};
 pub use decision::{Decision, Pattern, Why};
+pub use folio::{FolioPlay, FolioTable, Submitted};
 pub use play::{Play, Submission};
 pub use policy::{
-    Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, NAMES,
-    NoReadahead, Ondemand, Ondemand2623, Policy, ReadState, THRASH_MIN, ThrashSafe, Whence, around_limit,
-    by_name, small_device_limit, small_device_limit_v0,
+    Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, Legacy,
+    Linux618, NAMES, NoReadahead, Ondemand, Ondemand2623, Policy, ReadState, SlowerRamp, THRASH_MIN,
+    ThrashSafe, Whence, around_limit, by_name, small_device_limit, small_device_limit_v0,
 };
 pub use stats::{Row, Stats};
 pub use table::{PageBit, PageState, PageTable, Visits};

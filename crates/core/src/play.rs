@@ -89,12 +89,15 @@ impl Play {
         let mut at = page;
         self.retained.clear();
         while at < end {
+            if self.policy.hears_reads() {
+                self.ask(AskKind::Read, at, end.since(at), false);
+            }
             self.one_page(AskKind::Miss, at, end.since(at), end.since(at));
             at = at + PageCount(1);
         }
         // Only now: within a request, the kernel still compares with the request before.
         if at > page {
-            self.state.prev = Some(at.back(PageCount(1)));
+            self.policy.read_done(&mut self.state, Extent::between(page, at), at.byte());
         }
         self.take_records()
     }

@@ -117,6 +117,11 @@ impl PageTable {
         self.end_of_file = end_of_file;
     }
 
+    /// The file's size in pages.
+    pub(crate) fn end(&self) -> PageIndex {
+        self.end_of_file
+    }
+
     /// Sets `bit` on the pages of `extent` and returns how many had it clear.
     ///
     /// A page past the end of the file does not exist: it is passed over, so that the table stays bounded by the file.

@@ -3,7 +3,7 @@
 //! The kernel's page cache (a shadow table, corrected by samples), our own frames and the lab's model all answer these
 //! five questions, so no policy knows which of them it steers (spec 1.4).
 
-use crate::units::{PageCount, PageIndex};
+use crate::units::{Extent, PageCount, PageIndex};
 
 /// A file's pages as its cache knows them. A page in flight counts as present: nobody may fetch it twice.
 pub trait View {
@@ -22,6 +22,11 @@ pub trait View {
     fn history(&self, page: PageIndex, limit: PageCount) -> PageCount {
         let limit = limit.0.min(page.0);
         PageCount((0..limit).find(|&i| !self.present(PageIndex(page.0 - 1 - i))).unwrap_or(limit))
+    }
+
+    /// The folio that holds `page`: the pages that its cache handles as one. A page by itself where there are none.
+    fn folio(&self, page: PageIndex) -> Extent {
+        Extent { start: page, count: PageCount(1) }
     }
 
     /// Whether this view's presence is known to be exact. A view of grade *event* says yes; one of *sampled range* or

@@ -4,15 +4,35 @@
 
 mod bound;
 mod device;
+mod judge;
 mod pattern;
 mod play;
+mod replay;
+mod rivals;
 mod rng;
+mod sweep;
+mod tables;
+mod world;
 
 pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
+pub use judge::{
+    Case as JudgeCase, Compared, Judged, Reads as JudgeReads, Record as JudgeRecord, cases as judge_cases,
+    compare as judge_compare, trace_line as judge_trace_line,
+};
 pub use pattern::{
     BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES,
     Set, catalogue, find, mapped, mixtures, published, scarce,
 };
 pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
+pub use replay::{Trace, TraceFormat, read_trace, trace_of};
+pub use rivals::{RIVALS, rival};
 pub use rng::Rng;
+pub use sweep::{Score, SweepCell, sweep_brain, sweep_cell, sweep_plan, sweep_play, sweep_policies};
+pub use tables::{
+    Check, Curve, Entry as TableEntry, Figure, Free, TABLES, Table, Verdict, chosen as chosen_tables,
+};
+pub use world::{
+    Actor, ActorOutcome, Brain, Bucket, Cost, Cpu, Dirty, DiskModel, MachineModel, MakePolicy, Queue, Step,
+    World, WorldConfig, WorldFile, WorldOutcome,
+};

@@ -4,5 +4,6 @@ pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod lab;
 pub(crate) mod run;
 pub(crate) mod slow;

@@ -50,6 +50,33 @@ impl Policy for Conservative {
     }
 }
 
+/// Half of the patch: its smaller window, opened on the second read as before. It was measured by its testers and never
+/// merged (T18).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SlowerRamp;
+
+impl Policy for SlowerRamp {
+    fn name(&self) -> &'static str {
+        "slower-ramp"
+    }
+
+    fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>) {
+        if settled(&Around::CLASSIC, view, state, ask, out) {
+            return;
+        }
+        let history = view.history(ask.page, state.max);
+        let from_history = || {
+            let size = (weighed_history(history, ask.page) + ask.count).min(state.max);
+            let window = window(ask.page, size, PageCount(1));
+            Decision { window, pattern: Pattern::Context, why: Why("history") }
+        };
+        let mut decision = known_stream(view, state, ask)
+            .unwrap_or_else(|| if history.0 == 0 { random(ask) } else { from_history() });
+        decision.window = self_hit_merge(decision.window, ask.page, state.max);
+        commit(state, decision, out);
+    }
+}
+
 fn from_history(view: &dyn View, state: &ReadState, ask: Ask) -> Decision {
     let history = view.history(ask.page, state.max);
     if history <= ask.count {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! none            before        exactly what is asked                         the row that others are compared with
+//! legacy          2.6.22        two windows, and it must see every read       seed 000
 //! ondemand-2.6.23 July 2007     one window, one mark, four cases              seed 000
 //! ondemand        2.6.24        a mark without its window asks the cache
 //! context-2008    the slides    as much as history proves safe                seed 004
@@ -10,6 +11,7 @@
 //! thrash-safe-v0  Feb 2010      history sizes it; a lost page halves it       seed 001
 //! thrash-safe     Mar 2010      the last posting
 //! conservative    2013          more history than request                     seed 002
+//! linux-6.18      today         the same over large folios, with its defects  spec 8
 //! ```
 //!
 //! They share the moves of `shared`, mapped faults of `around`, the ceilings of `limits` and, for whoever asks for
@@ -20,7 +22,9 @@
 mod around;
 mod conservative;
 mod context;
+mod legacy;
 mod limits;
+mod linux_6_18;
 mod none;
 mod ondemand;
 mod rules_2011;
@@ -28,11 +32,13 @@ mod shared;
 mod thrash_safe;
 
 pub use around::Around;
-pub use conservative::Conservative;
+pub use conservative::{Conservative, SlowerRamp};
 pub use context::{Context, Context2008};
+pub use legacy::Legacy;
 pub use limits::{
     DEFAULT_MAX, DEFAULT_MAX_2010, THRASH_MIN, around_limit, small_device_limit, small_device_limit_v0,
 };
+pub use linux_6_18::Linux618;
 pub use none::NoReadahead;
 pub use ondemand::{Ondemand, Ondemand2623};
 pub use thrash_safe::{ThrashSafe, Whence};
@@ -55,6 +61,8 @@ pub enum AskKind {
     Fault,
     /// The program itself asked for these pages (WILLNEED, readahead(2)).
     Forced,
+    /// `page` is about to be read, cached or not. Only a policy that [hears reads](Policy::hears_reads) is told.
+    Read,
 }
 
 /// The question: which page, how much of the request is left from it, and what called.
@@ -114,6 +122,26 @@ pub trait Policy {
     /// Does not know whether anybody obeys: pages of a pushed window count as present only once `view` says so.
     fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>);
 
+    /// Whether the policy is to be told of every page that is read ([`AskKind::Read`]), as Linux was before 2.6.23. The
+    /// later eras are called on demand: at a missing page, or at a marked one.
+    fn hears_reads(&self) -> bool {
+        false
+    }
+
+    /// A read of `pages` is over; its last byte lies before byte `end_byte` of the file. What an era remembers of it as
+    /// the last page read drifted over the years (spec 1.1, 8.8).
+    fn read_done(&mut self, state: &mut ReadState, pages: Extent, end_byte: u64) {
+        let _ = end_byte;
+        if !pages.is_empty() {
+            state.prev = Some(pages.end().back(PageCount(1)));
+        }
+    }
+
+    /// The last answer's folios may hold 2^order pages. 0 in the eras without large folios.
+    fn order(&self) -> u32 {
+        0
+    }
+
     /// Pages that the last answer wants to live as long as the pages that it fetches: move those that are cached to
     /// the young end of their list (spec 5.5). Empty in the eras without such a rule.
     fn retain(&self) -> Extent {
@@ -122,8 +150,9 @@ pub trait Policy {
 }
 
 /// The names that [`by_name`] knows, oldest era first.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 11] = [
     "none",
+    "legacy",
     "ondemand-2.6.23",
     "ondemand",
     "context-2008",
@@ -131,12 +160,15 @@ pub const NAMES: [&str; 8] = [
     "thrash-safe-v0",
     "thrash-safe",
     "conservative",
+    "linux-6.18",
+    "linux-6.18-mended",
 ];
 
 /// The era of that name, ready to be asked.
 pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
     Some(match name {
         "none" => Box::new(NoReadahead),
+        "legacy" => Box::new(Legacy::new()),
         "ondemand-2.6.23" => Box::new(Ondemand2623),
         "ondemand" => Box::new(Ondemand),
         "context-2008" => Box::new(Context2008),
@@ -144,6 +176,8 @@ pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
         "thrash-safe-v0" => Box::new(ThrashSafe::v0()),
         "thrash-safe" => Box::new(ThrashSafe::v3()),
         "conservative" => Box::new(Conservative),
+        "linux-6.18" => Box::new(Linux618::as_is()),
+        "linux-6.18-mended" => Box::new(Linux618::mended()),
         _ => return None,
     })
 }

@@ -33,7 +33,7 @@ impl Policy for NoReadahead {
             AskKind::Miss => {
                 out.push(Decision { window: exact(ask), pattern: Pattern::Random, why: Why("exact") });
             }
-            AskKind::Mark => out.push(nothing(Pattern::Random, "exact")),
+            AskKind::Mark | AskKind::Read => out.push(nothing(Pattern::Random, "exact")),
             AskKind::Fault => out.push(single(ask, "exact")),
             AskKind::Forced => forced(view, ask, "forced", out),
         }

@@ -35,13 +35,17 @@ pub(super) fn settled(
 ) -> bool {
     match ask.kind {
         AskKind::Forced => forced(view, ask, "forced", out),
-        AskKind::Mark if state.random_advice => out.push(nothing(Pattern::Fadvise, "random-advice")),
-        AskKind::Mark if state.max.0 == 0 => out.push(nothing(Pattern::Random, "readahead-off")),
+        AskKind::Mark | AskKind::Read if state.random_advice => {
+            out.push(nothing(Pattern::Fadvise, "random-advice"))
+        }
+        AskKind::Mark | AskKind::Read if state.max.0 == 0 => {
+            out.push(nothing(Pattern::Random, "readahead-off"))
+        }
         AskKind::Fault if state.random_advice => out.push(single(ask, "random-advice")),
         AskKind::Miss if state.random_advice => forced(view, ask, "random-advice", out),
         AskKind::Miss | AskKind::Fault if state.max.0 == 0 => out.push(single(ask, "readahead-off")),
         AskKind::Fault => out.push(around.fault(view, state, ask)),
-        AskKind::Miss | AskKind::Mark => return false,
+        AskKind::Miss | AskKind::Mark | AskKind::Read => return false,
     }
     true
 }

@@ -1,0 +1,204 @@
+//! `bowwave lab judge`: the running kernel as judge of the policy that claims to be it.
+//!
+//! Live: a file is read by each pattern, cold, while a trace instance of our own listens to the kernel's readahead events
+//! of that file; the same reads are played through the policy. Recorded: the same from text, on any machine.
+
+use anyhow::{Context as _, bail};
+use bowwave_core::{PAGE_SIZE, PageCount};
+use bowwave_lab::{JudgeCase, JudgeRecord, Judged, judge_cases, judge_compare, judge_trace_line};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// There is no judge to ask here.
+const UNAVAILABLE: u8 = 69;
+/// A record is not what it should be.
+const DATA: u8 = 65;
+/// A window differs.
+const DIFFERS: u8 = 1;
+/// Pages in the file that is read live: 64 MiB.
+const PAGES: u64 = 16_384;
+
+/// Compare the kernel's own readahead with the policy that claims to be it, window for window.
+///
+/// Needs Linux 6.18 or newer with tracefs (as root: it is mounted if it is not), or records of such a kernel. Exits with 1 if a
+/// window differs, with 69 where no kernel can be asked.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Records to compare instead of asking the running kernel
+    #[arg(value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// Where to make the file that is read (64 MiB); its file system decides the ceiling of a window
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Keep what the kernel did in this file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut records = Vec::new();
+    for path in &args.records {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        match JudgeRecord::parse(&text) {
+            Ok(record) => records.push((path.display().to_string(), record)),
+            Err(why) => {
+                eprintln!("bowwave lab judge: {}: {why}", path.display());
+                return Ok(ExitCode::from(DATA));
+            }
+        }
+    }
+    if records.is_empty() {
+        match live(&args.dir) {
+            Ok(record) => records.push(("the running kernel".into(), record)),
+            Err(error) => {
+                eprintln!(
+                    "bowwave lab judge: {error:#}; give it a record instead, such as crates/lab/tests/judge/*.txt"
+                );
+                return Ok(ExitCode::from(UNAVAILABLE));
+            }
+        }
+        if let Some(path) = &args.record {
+            std::fs::write(path, records[0].1.to_text())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    let mut differs = false;
+    for (name, record) in &records {
+        differs |= show(name, record)?;
+    }
+    Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+/// Prints the comparison; whether a window differed.
+fn show(name: &str, record: &JudgeRecord) -> anyhow::Result<bool> {
+    let compared = judge_compare(record);
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{name}: Linux {}, windows of at most {} pages", record.kernel, record.max)?;
+    for c in &compared {
+        let verdict = c.difference.clone().unwrap_or_else(|| "equal".into());
+        writeln!(out, "  {:<28} {:>5} of {:>5}  {verdict}", c.name, c.equal, c.windows)?;
+    }
+    let (all, equal) = compared.iter().fold((0, 0), |sum, c| (sum.0 + c.windows, sum.1 + c.equal));
+    let patterns = compared.iter().filter(|c| c.difference.is_none()).count();
+    writeln!(out, "  {equal} of {all} windows equal, {patterns} of {} patterns", compared.len())?;
+    Ok(patterns < compared.len())
+}
+
+/// A trace instance of our own, gone when it is dropped.
+struct Trace(PathBuf);
+
+impl Trace {
+    fn open() -> anyhow::Result<Self> {
+        let root = Path::new("/sys/kernel/tracing");
+        if !root.join("events").exists() {
+            let (kind, at) = (c"tracefs".as_ptr(), c"/sys/kernel/tracing".as_ptr());
+            // SAFETY: three strings that end in a zero byte, and no data.
+            let mounted = unsafe { libc::mount(c"nodev".as_ptr(), at, kind, 0, std::ptr::null()) };
+            if mounted != 0 {
+                bail!(
+                    "there is no tracefs here and it cannot be mounted ({})",
+                    std::io::Error::last_os_error()
+                );
+            }
+        }
+        if !root.join("events/readahead/page_cache_ra_order").exists() {
+            bail!("this kernel has no readahead events (they are new in Linux 6.18)");
+        }
+        let instance = root.join(format!("instances/bowwave-judge-{}", std::process::id()));
+        std::fs::create_dir(&instance).context("cannot make a trace instance")?;
+        let trace = Self(instance);
+        trace.write("buffer_size_kb", "16384")?;
+        trace.write("events/readahead/enable", "1")?;
+        Ok(trace)
+    }
+
+    fn write(&self, file: &str, text: &str) -> anyhow::Result<()> {
+        std::fs::write(self.0.join(file), text).with_context(|| format!("cannot write {file} of the trace"))
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let _ = self.write("events/readahead/enable", "0");
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+fn live(dir: &Path) -> anyhow::Result<JudgeRecord> {
+    let trace = Trace::open()?;
+    let mut file = tempfile::NamedTempFile::new_in(dir)
+        .with_context(|| format!("cannot make a file in {}", dir.display()))?;
+    let block = vec![0xb0_u8; 1 << 20];
+    for _ in 0..PAGES * PAGE_SIZE / (1 << 20) {
+        file.write_all(&block).context("cannot write the file that is to be read")?;
+    }
+    file.as_file().sync_all()?;
+    let mut record = JudgeRecord {
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().into(),
+        max: PageCount(0),
+        request_max: request_max(file.as_file()),
+        pages: PageCount(PAGES),
+        judged: Vec::new(),
+    };
+    for case in judge_cases(PAGES) {
+        let judged = asked(&trace, file.path(), case, &mut record.max)?;
+        record.judged.push(judged);
+    }
+    Ok(record)
+}
+
+/// cachestat(2), which libc does not name everywhere.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Drops the file's pages, and waits for those that are still being read in: the kernel does not drop them, and mincore(2)
+/// does not see them.
+fn make_cold(file: &File) -> anyhow::Result<()> {
+    let (range, mut counts) = ([0_u64; 2], [0_u64; 5]);
+    for _ in 0..1000 {
+        // SAFETY: a descriptor that is open, plain numbers, and two structures as large as the kernel's.
+        let looked = unsafe {
+            libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+            libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0)
+        };
+        if looked != 0 {
+            return Err(std::io::Error::last_os_error()).context("cannot look which pages are cached");
+        }
+        if counts[0] == 0 {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    bail!("{} pages of the file stay cached, so its reads are not cold", counts[0])
+}
+
+/// Pages of the largest request that the file's device takes; 0 if it does not say.
+fn request_max(file: &File) -> PageCount {
+    let Ok(dev) = file.metadata().map(|meta| meta.dev()) else { return PageCount(0) };
+    let path = format!("/sys/dev/block/{}:{}/queue/max_sectors_kb", libc::major(dev), libc::minor(dev));
+    let kib = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    PageCount(kib.unwrap_or(0) * 1024 / PAGE_SIZE)
+}
+
+/// Reads by one pattern, cold, and returns what the kernel did.
+fn asked(trace: &Trace, path: &Path, case: JudgeCase, max: &mut PageCount) -> anyhow::Result<Judged> {
+    let file = File::open(path)?;
+    make_cold(&file)?;
+    trace.write("trace", "")?;
+    let mut buffer = Vec::new();
+    for (offset, len) in case.reads.iter().flat_map(|reads| reads.each()) {
+        buffer.resize(len as usize, 0);
+        file.read_at(&mut buffer, offset)?;
+    }
+    let (ino, text) = (file.metadata()?.ino(), std::fs::read_to_string(trace.0.join("trace"))?);
+    let mut submitted = Vec::new();
+    for (_, ceiling, window) in text.lines().filter_map(judge_trace_line).filter(|line| line.0 == ino) {
+        *max = ceiling.map_or(*max, PageCount);
+        submitted.push(window);
+    }
+    Ok(Judged { case, submitted })
+}

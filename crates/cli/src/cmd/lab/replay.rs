@@ -1,0 +1,188 @@
+//! `bowwave lab replay`: a user's own reads, on modelled devices: which window would be best, and what wave would do.
+
+use super::page;
+use anyhow::Context as _;
+use bowwave_lab::{DeviceModel, SweepCell, Trace, TraceFormat, read_trace, sweep_plan, trace_of};
+use bowwave_steer::{HEADER, Line};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The trace is not what it should be.
+const DATA: u8 = 65;
+/// A name that nobody knows.
+const USAGE: u8 = 64;
+
+/// Which readahead would be best for your own reads, and what wave would do, on modelled devices.
+///
+/// TRACE is text: strace (best with -f -ttt -T), a fio iolog, blkparse, darshan-dxt-parser, a file of `bowwave run --explain`, or
+/// a table with the columns file,offset,length. The answer comes first, the figures below it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The trace; - reads standard input
+    trace: PathBuf,
+    /// What recorded it; guessed from its first lines if not given
+    #[arg(long, value_name = "FORMAT", value_parser = ["strace", "fio", "blktrace", "darshan", "csv", "explain"])]
+    format: Option<String>,
+    /// Devices to try: names or models such as lat=8ms,bw=100MB/s,head; all four if none is given
+    #[arg(long, value_name = "DEVICE")]
+    device: Vec<String>,
+    /// Memory in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    memory: u64,
+    /// Print one line of JSON a device
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with a plot a device
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Windows that are tried, in KiB, with today's rules of Linux.
+const WINDOWS: [u64; 6] = [64, 128, 512, 1024, 2048, 8192];
+
+pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let text = text(&args.trace)?;
+    let trace = match parsed(&text, args.format.as_deref()) {
+        Ok(trace) => trace,
+        Err(why) => {
+            eprintln!("bowwave lab replay: {}: {why}", args.trace.display());
+            return Ok(ExitCode::from(DATA));
+        }
+    };
+    let mut devices = Vec::new();
+    for name in &args.device {
+        match name.parse::<DeviceModel>() {
+            Ok(model) => devices.push((name.clone(), model)),
+            Err(error) => {
+                eprintln!("bowwave lab replay: {error}");
+                return Ok(ExitCode::from(USAGE));
+            }
+        }
+    }
+    if devices.is_empty() {
+        devices = DeviceModel::NAMED.into_iter().map(|(name, model)| (name.to_string(), model)).collect();
+    }
+    let mut policies = vec!["none".to_string()];
+    policies.extend(WINDOWS.map(|kib| format!("linux-6.18@{kib}")));
+    policies.push("wave".into());
+    let cells: Vec<SweepCell> = devices
+        .iter()
+        .map(|(name, model)| {
+            sweep_plan(&trace.plan, ("trace", true), name, model, args.memory.max(1), &policies)
+        })
+        .collect();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        for cell in &cells {
+            writeln!(out, "{}", serde_json::to_string(cell)?)?;
+        }
+    } else {
+        write!(out, "{}{}", answer(&trace, &cells), table(&cells))?;
+    }
+    if let Some(path) = &args.html {
+        std::fs::write(path, page::replay(&answer(&trace, &cells), &cells, &WINDOWS))
+            .with_context(|| format!("cannot write the page {}", path.display()))?;
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+    } else {
+        bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn parsed(text: &str, format: Option<&str>) -> Result<Trace, String> {
+    if format == Some("explain") || (format.is_none() && text.starts_with(HEADER)) {
+        return explained(text);
+    }
+    let format = format.and_then(|name| TraceFormat::NAMED.iter().find(|f| f.0 == name).map(|f| f.1));
+    read_trace(text, format)
+}
+
+/// The reads that our own file of decisions shows: those that led to a decision. Reads in between were quiet.
+fn explained(text: &str) -> Result<Trace, String> {
+    let (mut files, mut reads) = (BTreeMap::new(), Vec::new());
+    for line in text.lines() {
+        match Line::parse(line).map_err(|error| error.to_string())? {
+            Some(Line::File(file)) => drop(files.insert(file.number, file.path)),
+            Some(Line::Decision(decision)) => {
+                let name =
+                    files.get(&decision.file).cloned().unwrap_or_else(|| format!("f{}", decision.file));
+                reads.push((name, decision.read.0 * 4096, decision.read.1 * 4096));
+            }
+            None => {}
+        }
+    }
+    if reads.is_empty() {
+        return Err("there is no decision in this file".into());
+    }
+    Ok(trace_of(reads.into_iter()))
+}
+
+/// The two sentences.
+fn answer(trace: &Trace, cells: &[SweepCell]) -> String {
+    let (reads, files) = (trace.plan.ops.len(), trace.plan.files.len());
+    let bytes: u64 = trace.plan.ops.iter().map(|op| op.asked).sum();
+    let mut text = format!(
+        "{reads} reads of {:.1} MB in {files} file{} by {} thread{}, {:.0} % of them where an earlier one ended.",
+        bytes as f64 / 1e6,
+        if files == 1 { "" } else { "s" },
+        trace.plan.threads,
+        if trace.plan.threads == 1 { "" } else { "s" },
+        trace.continued * 100.0
+    );
+    if trace.mappings > 0 {
+        text.push_str(&format!(" Faults of its {} mappings are not in the trace.", trace.mappings));
+    }
+    let parts: Vec<String> = cells
+        .iter()
+        .map(|cell| {
+            let (best, wave) = (best(cell), cell.of("wave"));
+            let window = best.map_or("none".to_string(), |b| b.policy.replace("linux-6.18@", "") + " KiB");
+            let window = if window == "none KiB" { "no readahead".to_string() } else { window };
+            format!(
+                "on {} {window} ({:.3} s; wave {:.3} s, an oracle {:.3} s)",
+                cell.device,
+                best.map_or(0.0, |b| b.seconds),
+                wave.map_or(0.0, |w| w.seconds),
+                cell.oracle_s
+            )
+        })
+        .collect();
+    text.push_str(&format!("\nThe best fixed window would be {}.\n", parts.join(", ")));
+    text
+}
+
+/// The quickest fixed window; of equally quick ones (1 %) the smallest.
+fn best(cell: &SweepCell) -> Option<&bowwave_lab::Score> {
+    let fixed = || cell.scores.iter().filter(|score| score.policy != "wave");
+    let quickest = fixed().map(|score| score.seconds).fold(f64::INFINITY, f64::min);
+    fixed().find(|score| score.seconds <= quickest * 1.01)
+}
+
+fn table(cells: &[SweepCell]) -> String {
+    let mut text = String::from(
+        "\ndevice        readahead          seconds    of oracle  used/fetched     waits  requests\n",
+    );
+    for cell in cells {
+        for score in &cell.scores {
+            text.push_str(&format!(
+                "{:<13} {:<16} {:>9.3}  {:>10.3}  {:>12.3} {:>9} {:>9}\n",
+                cell.device, score.policy, score.seconds, score.rho, score.eta, score.stalls, score.requests
+            ));
+        }
+        text.push_str(&format!(
+            "{:<13} {:<16} {:>9.3}  {:>10.3}   nobody can need less than {:.3} s\n",
+            cell.device, "oracle", cell.oracle_s, 1.0, cell.bound_s
+        ));
+    }
+    text
+}

@@ -1,0 +1,60 @@
+//! What is remembered of pages that lost their frame: who had them fetched, whether they were ever read, and when.
+//!
+//! The kernel keeps such *shadow entries* and readahead never looks at them; a page that comes back soon says how much
+//! more memory its stream would have needed (spec 1.5). Bounded: the oldest ghost goes when there are too many.
+
+use crate::units::{FileId, PageIndex};
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// A lost page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ghost {
+    /// How many pages had lost their frame before it.
+    pub clock: u64,
+    /// Who had it fetched.
+    pub owner: u32,
+    /// It was fetched ahead and lost before its read.
+    pub unread: bool,
+}
+
+pub(super) struct Ghosts {
+    max: usize,
+    clock: u64,
+    by_page: BTreeMap<(FileId, PageIndex), Ghost>,
+    /// In the order of loss; entries that are stale (the page came back, or was lost again) are passed over.
+    order: VecDeque<(u64, FileId, PageIndex)>,
+}
+
+impl Ghosts {
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, clock: 0, by_page: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    pub(super) fn remember(&mut self, file: FileId, page: PageIndex, owner: u32, unread: bool) {
+        self.clock += 1;
+        if self.max == 0 {
+            return;
+        }
+        self.by_page.insert((file, page), Ghost { clock: self.clock, owner, unread });
+        self.order.push_back((self.clock, file, page));
+        // Each loss adds one entry and takes away at least one once there are `max`: the queue stays as short.
+        while self.order.len() > self.max {
+            let (clock, file, page) = self.order.pop_front().expect("longer than max");
+            if self.by_page.get(&(file, page)).is_some_and(|ghost| ghost.clock == clock) {
+                self.by_page.remove(&(file, page));
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, file: FileId, page: PageIndex) {
+        self.by_page.remove(&(file, page));
+    }
+
+    pub(super) fn of(&self, file: FileId, page: PageIndex) -> Option<(Ghost, u64)> {
+        self.by_page.get(&(file, page)).map(|&ghost| (ghost, self.clock - ghost.clock))
+    }
+
+    pub(super) fn check(&self) {
+        assert!(self.by_page.len() <= self.order.len() && self.order.len() <= self.max, "ghosts are bounded");
+    }
+}

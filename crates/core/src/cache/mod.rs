@@ -1,0 +1,517 @@
+//! The page cache: which pages have a frame, in what order they lose it, and what is remembered of the lost ones.
+//!
+//! It holds no byte and does no I/O: a frame is a number that its driver gives memory to. Memory is cut into *shards*
+//! (a NUMA node, a zone, a lock's worth of frames), each with two lists in the order of insertion:
+//!
+//! ```text
+//! shard 0   active    young [p40 p12 p77] old       read twice or more
+//!           inactive  young [p90 p91 p92 .. p13 p14] old  --> loses its frame, leaves a ghost {clock, owner, unread}
+//! shard 1   ...
+//! ```
+//!
+//! A page enters the inactive list at its young end when it is *submitted*, so that a window's pages lie side by side in
+//! the order in which they will be read. Its first read only notes a reference; the second moves it to the active list.
+//! Streams that are read once therefore keep their order, and that is what lets context readahead conclude from a lost
+//! page that the pages before it were lost first (spec 1.2, 5.6). [`Cache::retain`] gives cached pages the lifetime of
+//! the window that they lie in (spec 5.5).
+//!
+//! Shards must not age apart. [`Victim::Oldest`] takes the page that was inserted first, wherever it lies;
+//! [`Victim::Same`] takes from the shard that was short, as a kernel's zone does. [`Cache::age_inversion`] measures what
+//! the second costs: the widest distance so far between a victim and the oldest page that stayed (spec 7.3).
+//!
+//! Worked example: 4 frames, pages 0 to 3 submitted and read once, then `retain([0, 2))`, then two pages more: 2 and 3
+//! lose their frames, 0 and 1 stay (test `what_is_retained_outlives_what_is_not`).
+
+mod frames;
+mod ghosts;
+mod shards;
+
+pub use ghosts::Ghost;
+pub use shards::{Background, Placement, Victim};
+
+use crate::play::Submission;
+use crate::table::{PageBit, PageTable};
+use crate::units::{Extent, FileId, PageCount, PageIndex};
+use crate::window::Window;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use frames::{FrameId, Frames, List, NO_FRAME};
+use ghosts::Ghosts;
+use shards::Shards;
+
+/// Pages in a leaf of the map from page to frame.
+const LEAF: u64 = 64;
+/// Frames at the old end of a list that one search for a victim passes over because they are locked or dirty.
+const LOOKED_MAX: usize = 4096;
+
+/// What a cache is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheConfig {
+    /// Frames of each shard, the one that is filled first in front.
+    pub shards: Vec<PageCount>,
+    /// Which shard a new page goes to.
+    pub placement: Placement,
+    /// Whose page goes when a frame is wanted.
+    pub victim: Victim,
+    /// Reclaim ahead of need, if any.
+    pub background: Option<Background>,
+    /// Lost pages that are remembered.
+    pub ghosts_max: usize,
+}
+
+impl CacheConfig {
+    /// One shard of `frames` pages, no background reclaim, as many ghosts as frames.
+    pub fn of(frames: PageCount) -> Self {
+        Self {
+            shards: [frames].to_vec(),
+            placement: Placement::Fair,
+            victim: Victim::Oldest,
+            background: None,
+            ghosts_max: frames.0 as usize,
+        }
+    }
+}
+
+/// A page that lost its frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Evicted {
+    /// Of which file.
+    pub file: FileId,
+    /// Which page.
+    pub page: PageIndex,
+    /// Who had it fetched: the number given to [`Cache::submit`].
+    pub owner: u32,
+    /// It was fetched ahead and never read.
+    pub unread: bool,
+}
+
+/// What a reader found at a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touch {
+    /// No frame.
+    Absent,
+    /// Somebody is fetching it.
+    InFlight,
+    /// It is there; `ahead`: this is the first read of a page that was fetched ahead, by `owner`.
+    Present {
+        /// First read of a page that was fetched ahead.
+        ahead: bool,
+        /// Who had it fetched.
+        owner: u32,
+    },
+}
+
+struct CachedFile {
+    table: PageTable,
+    frames: BTreeMap<u64, Box<[u32; LEAF as usize]>>,
+}
+
+/// The cache.
+pub struct Cache {
+    files: BTreeMap<FileId, CachedFile>,
+    frames: Frames,
+    shards: Shards,
+    ghosts: Ghosts,
+    evicted: Vec<Evicted>,
+    to_write: Vec<(FileId, PageIndex)>,
+    age_inversion: u64,
+}
+
+impl Cache {
+    /// An empty cache.
+    ///
+    /// # Panics
+    /// If there is no shard, or 2^32 frames or more in all.
+    pub fn new(config: CacheConfig) -> Self {
+        assert!(!config.shards.is_empty(), "a cache has at least one shard");
+        let frames = config.shards.iter().fold(0, |sum, n| sum + n.0);
+        Self {
+            files: BTreeMap::new(),
+            frames: Frames::new(frames, config.shards.len()),
+            shards: Shards::new(&config),
+            ghosts: Ghosts::new(config.ghosts_max),
+            evicted: Vec::new(),
+            to_write: Vec::new(),
+            age_inversion: 0,
+        }
+    }
+
+    /// A file of `end_of_file` pages may be cached from now on. Again: it has that size now.
+    pub fn open(&mut self, file: FileId, end_of_file: PageIndex) {
+        if let Some(known) = self.files.get(&file) {
+            let past = Extent::between(end_of_file, known.table.end());
+            self.forget(file, past);
+        }
+        self.files
+            .entry(file)
+            .or_insert_with(|| CachedFile { table: PageTable::new(end_of_file), frames: BTreeMap::new() })
+            .table
+            .set_end_of_file(end_of_file);
+    }
+
+    /// A file's pages as a policy sees them.
+    ///
+    /// # Panics
+    /// If the file was never opened.
+    pub fn table(&self, file: FileId) -> &PageTable {
+        &self.files.get(&file).expect("a file is opened before it is used").table
+    }
+
+    /// Submits `window`: its missing pages get frames at the young end and are in flight until [`Cache::arrived`]; the
+    /// first of its tail takes the mark. Stops where no frame can be had (spec 1.6): what comes back is what is to be
+    /// fetched.
+    pub fn submit(&mut self, file: FileId, window: Window, owner: u32) -> Submission {
+        let Some(f) = self.files.get_mut(&file) else { return Submission::default() };
+        let mut submission = Submission::of(&mut f.table, window);
+        let mut lost = None;
+        'all: for hole in &submission.fetch {
+            for page in hole.start.0..hole.end().0 {
+                if !self.take_frame(file, PageIndex(page), owner) {
+                    lost = Some(PageIndex(page));
+                    break 'all;
+                }
+            }
+        }
+        if let Some(from) = lost {
+            let f = self.files.get_mut(&file).expect("looked up above");
+            for hole in &mut submission.fetch {
+                let stays = Extent::between(hole.start, hole.end().min(from));
+                f.table.forget(Extent::between(hole.start.max(from), hole.end()));
+                *hole = stays;
+            }
+            submission.fetch.retain(|hole| !hole.is_empty());
+            submission.actual = submission.fetch.iter().fold(PageCount(0), |sum, hole| sum + hole.count);
+            submission.mark = submission.mark.filter(|&mark| mark < from);
+        }
+        submission
+    }
+
+    /// Pages of `extent` that are written without being read first: absent ones get a frame and are present, all of
+    /// them are dirty. Returns the page at which no frame could be had, if that happened.
+    pub fn write(&mut self, file: FileId, extent: Extent, owner: u32) -> Option<PageIndex> {
+        for page in extent.start.0..extent.end().0 {
+            let page = PageIndex(page);
+            let one = Extent { start: page, count: PageCount(1) };
+            match self.frame(file, page) {
+                Some(id) => {
+                    if !self.frames.get(id).dirty {
+                        self.frames.get_mut(id).dirty = true;
+                        self.shards.dirtied(self.frames.get(id).shard, 1);
+                    }
+                    self.refer(id);
+                }
+                None => {
+                    if !self.take_frame(file, page, owner) {
+                        return Some(page);
+                    }
+                    let table = &mut self.files.get_mut(&file).expect("it has a frame").table;
+                    table.set(PageBit::Present, one);
+                    let id = self.frame(file, page).expect("just taken");
+                    self.frames.get_mut(id).dirty = true;
+                    self.frames.get_mut(id).in_flight = false;
+                    self.shards.dirtied(self.frames.get(id).shard, 1);
+                }
+            }
+        }
+        None
+    }
+
+    /// These dirty pages were written back.
+    pub fn cleaned(&mut self, file: FileId, extent: Extent) {
+        for page in extent.start.0..extent.end().0 {
+            if let Some(id) = self.frame(file, PageIndex(page))
+                && core::mem::take(&mut self.frames.get_mut(id).dirty)
+            {
+                self.shards.cleaned(self.frames.get(id).shard, 1);
+            }
+        }
+    }
+
+    /// Dirty pages in all.
+    pub fn dirty(&self) -> PageCount {
+        self.shards.dirty()
+    }
+
+    /// Whether a shard holds more dirty pages than `percent` of its frames, by the limit that the shard keeps: reckoned
+    /// anew only when it seems to be exceeded, so that a writer does not look at every frame count (spec 7.1.5).
+    pub fn over_dirty_limit(&mut self, percent: u64) -> bool {
+        self.shards.over_dirty_limit(percent)
+    }
+
+    /// A fetch brought these pages.
+    pub fn arrived(&mut self, file: FileId, extent: Extent) {
+        self.unlock(file, extent);
+        if let Some(f) = self.files.get_mut(&file) {
+            for run in f.table.runs(PageBit::InFlight, extent).collect::<Vec<_>>() {
+                f.table.set(PageBit::Present, run);
+                f.table.clear(PageBit::InFlight, run);
+            }
+        }
+    }
+
+    /// A fetch of these pages failed: those that are still in flight are absent again.
+    pub fn failed(&mut self, file: FileId, extent: Extent) {
+        let Some(f) = self.files.get(&file) else { return };
+        let runs: Vec<Extent> = f.table.runs(PageBit::InFlight, extent).collect();
+        for run in runs {
+            for page in run.start.0..run.end().0 {
+                if let Some(id) = self.frame(file, PageIndex(page)) {
+                    self.release(id);
+                }
+            }
+        }
+    }
+
+    /// A reader comes to `page`: says what it finds, and notes the reference (first read) or moves the page to the
+    /// active list (second read).
+    pub fn touch(&mut self, file: FileId, page: PageIndex) -> Touch {
+        let Some(id) = self.frame(file, page) else { return Touch::Absent };
+        if self.frames.get(id).in_flight {
+            return Touch::InFlight;
+        }
+        let one = Extent { start: page, count: PageCount(1) };
+        let table = &mut self.files.get_mut(&file).expect("it has a frame").table;
+        let ahead = table.clear(PageBit::Ahead, one).0 > 0;
+        table.set(PageBit::Used, one);
+        self.refer(id);
+        Touch::Present { ahead, owner: self.frames.get(id).owner }
+    }
+
+    /// Takes the mark off `page`; whether there was one.
+    pub fn take_mark(&mut self, file: FileId, page: PageIndex) -> bool {
+        let one = Extent { start: page, count: PageCount(1) };
+        self.files.get_mut(&file).is_some_and(|f| f.table.clear(PageBit::Mark, one).0 > 0)
+    }
+
+    /// Moves the inactive pages of `extent` to the young end of their list, the first of them last to die but one
+    /// (spec 5.5). Returns how many moved.
+    pub fn retain(&mut self, file: FileId, extent: Extent) -> PageCount {
+        let mut moved = 0;
+        let Some(f) = self.files.get(&file) else { return PageCount(0) };
+        let runs: Vec<Extent> = f.table.runs(PageBit::Present, extent).collect();
+        for run in runs {
+            for page in run.start.0..run.end().0 {
+                if let Some(id) = self.frame(file, PageIndex(page))
+                    && self.frames.get(id).list == List::Inactive
+                {
+                    self.frames.rejuvenate(id);
+                    moved += 1;
+                }
+            }
+        }
+        PageCount(moved)
+    }
+
+    /// Drops the pages of `extent` that are neither in flight nor dirty, without a ghost: nobody wants them back.
+    pub fn forget(&mut self, file: FileId, extent: Extent) -> PageCount {
+        let Some(f) = self.files.get(&file) else { return PageCount(0) };
+        let runs: Vec<Extent> = f.table.runs(PageBit::Present, extent).collect();
+        let mut gone = 0;
+        for run in runs {
+            for page in run.start.0..run.end().0 {
+                let Some(id) = self.frame(file, PageIndex(page)) else { continue };
+                let frame = self.frames.get(id);
+                if !frame.in_flight && !frame.dirty {
+                    self.release(id);
+                    gone += 1;
+                }
+            }
+        }
+        PageCount(gone)
+    }
+
+    /// The memory of a shard changes to `frames` pages, at most what it began with; what no longer fits loses its frame
+    /// at once, as far as it is neither in flight nor dirty.
+    pub fn resize(&mut self, shard: usize, frames: PageCount) {
+        self.shards.resize(shard, frames);
+        while self.shards.over(shard) {
+            let Some(id) = self.oldest_evictable(shard) else { break };
+            self.evict(id);
+        }
+    }
+
+    /// Reclaims ahead of need, if the cache was told to: called by its driver after each submission. Dirty pages at the
+    /// old end come out of [`Cache::take_to_write`].
+    pub fn reclaim_in_background(&mut self) {
+        for shard in self.shards.wanting() {
+            while self.shards.below_high(shard) {
+                let Some(id) = self.oldest_evictable(shard) else { break };
+                self.evict(id);
+            }
+        }
+    }
+
+    /// What was evicted since the last call, in order.
+    pub fn take_evicted(&mut self) -> Vec<Evicted> {
+        core::mem::take(&mut self.evicted)
+    }
+
+    /// Dirty pages that a search for a victim passed over since the last call.
+    pub fn take_to_write(&mut self) -> Vec<(FileId, PageIndex)> {
+        core::mem::take(&mut self.to_write)
+    }
+
+    /// What is remembered of a page that lost its frame, and how many pages lost theirs since: its refault distance.
+    pub fn ghost(&self, file: FileId, page: PageIndex) -> Option<(Ghost, u64)> {
+        self.ghosts.of(file, page)
+    }
+
+    /// The widest distance so far, in insertions, between a victim and the oldest page that stayed. 0 where shards age
+    /// together.
+    pub fn age_inversion(&self) -> u64 {
+        self.age_inversion
+    }
+
+    /// Frames in use.
+    pub fn used(&self) -> PageCount {
+        self.shards.used()
+    }
+
+    /// Frames in all.
+    pub fn capacity(&self) -> PageCount {
+        self.shards.capacity()
+    }
+
+    /// Frames in use in one shard.
+    pub fn used_of(&self, shard: usize) -> PageCount {
+        self.shards.used_of(shard)
+    }
+
+    /// States what must hold between calls.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn check(&self) {
+        let listed = self.frames.check();
+        assert_eq!(listed, self.shards.used().0, "every frame in use lies in one list");
+        let mut resident = 0;
+        for (file, f) in &self.files {
+            let all = Extent::between(PageIndex(0), f.table.end());
+            resident += f.table.resident(all).0;
+            assert_eq!(
+                f.table.count(PageBit::Present, all) + f.table.count(PageBit::InFlight, all),
+                f.table.resident(all),
+                "file {file}: no page is both present and in flight"
+            );
+        }
+        assert_eq!(resident, self.shards.used().0, "a page is resident if and only if it has a frame");
+        self.ghosts.check();
+    }
+
+    fn frame(&self, file: FileId, page: PageIndex) -> Option<FrameId> {
+        let leaf = self.files.get(&file)?.frames.get(&(page.0 / LEAF))?;
+        let id = leaf[(page.0 % LEAF) as usize];
+        (id != NO_FRAME).then_some(FrameId(id))
+    }
+
+    /// A frame for `page`, in flight, at the young end; the oldest page gives up its own where there is none.
+    fn take_frame(&mut self, file: FileId, page: PageIndex, owner: u32) -> bool {
+        let mut shard = self.shards.place(file, page);
+        while self.shards.full(shard) {
+            let from = match self.shards.victim() {
+                Victim::Same => shard,
+                Victim::Oldest => self.shard_of_oldest(),
+            };
+            let Some(id) = self.oldest_evictable(from).or_else(|| self.oldest_evictable(shard)) else {
+                return false;
+            };
+            self.evict(id);
+            if from != shard {
+                shard = from;
+            }
+        }
+        let id = self.frames.allocate(file, page, owner, shard);
+        self.shards.took(shard);
+        self.ghosts.forget(file, page);
+        let f = self.files.get_mut(&file).expect("its pages are being submitted");
+        let leaf = f.frames.entry(page.0 / LEAF).or_insert_with(|| Box::new([NO_FRAME; LEAF as usize]));
+        leaf[(page.0 % LEAF) as usize] = id.0;
+        true
+    }
+
+    fn unlock(&mut self, file: FileId, extent: Extent) {
+        for page in extent.start.0..extent.end().0 {
+            if let Some(id) = self.frame(file, PageIndex(page)) {
+                self.frames.get_mut(id).in_flight = false;
+            }
+        }
+    }
+
+    fn refer(&mut self, id: FrameId) {
+        let frame = self.frames.get_mut(id);
+        if frame.list == List::Inactive && core::mem::replace(&mut frame.referenced, true) {
+            self.frames.activate(id);
+        }
+    }
+
+    /// Where the page lies that was inserted first.
+    fn shard_of_oldest(&self) -> usize {
+        (0..self.shards.len())
+            .filter_map(|shard| self.frames.oldest_age(shard).map(|age| (age, shard)))
+            .min()
+            .map_or(0, |(_, shard)| shard)
+    }
+
+    /// The oldest page of a shard that can go: of the inactive list, into which the oldest of the active list come while
+    /// that is the longer. Pages in flight are passed over; dirty ones are named to be written.
+    fn oldest_evictable(&mut self, shard: usize) -> Option<FrameId> {
+        while self.frames.len(shard, List::Active) > self.frames.len(shard, List::Inactive) {
+            self.frames.deactivate_oldest(shard);
+        }
+        for list in [List::Inactive, List::Active] {
+            let mut at = self.frames.oldest(shard, list);
+            for _ in 0..LOOKED_MAX {
+                let Some(id) = at else { break };
+                let frame = self.frames.get(id);
+                if !frame.in_flight && !frame.dirty {
+                    return Some(id);
+                }
+                if frame.dirty && !frame.in_flight {
+                    self.to_write.push((frame.file, frame.page));
+                }
+                at = self.frames.younger(id);
+            }
+        }
+        None
+    }
+
+    fn evict(&mut self, id: FrameId) {
+        let (file, page, owner, age) = {
+            let frame = self.frames.get(id);
+            (frame.file, frame.page, frame.owner, frame.age)
+        };
+        if self.shards.len() > 1 {
+            let oldest = (0..self.shards.len()).filter_map(|shard| self.frames.oldest_age(shard)).min();
+            self.age_inversion = self.age_inversion.max(age.saturating_sub(oldest.unwrap_or(age)));
+        }
+        let unread = self.files[&file].table.has(PageBit::Ahead, page);
+        self.evicted.push(Evicted { file, page, owner, unread });
+        self.ghosts.remember(file, page, owner, unread);
+        self.release(id);
+    }
+
+    /// The frame is free and the page absent.
+    fn release(&mut self, id: FrameId) {
+        let (file, page, shard, dirty) = {
+            let frame = self.frames.get(id);
+            (frame.file, frame.page, frame.shard, frame.dirty)
+        };
+        if dirty {
+            self.shards.cleaned(shard, 1);
+        }
+        let f = self.files.get_mut(&file).expect("a frame's file is open");
+        f.table.forget(Extent { start: page, count: PageCount(1) });
+        if let Some(leaf) = f.frames.get_mut(&(page.0 / LEAF)) {
+            leaf[(page.0 % LEAF) as usize] = NO_FRAME;
+            if leaf.iter().all(|&id| id == NO_FRAME) {
+                f.frames.remove(&(page.0 / LEAF));
+            }
+        }
+        self.frames.free(id);
+        self.shards.gave(shard);
+    }
+}
+
+#[cfg(test)]
+mod tests;

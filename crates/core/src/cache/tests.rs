@@ -1,0 +1,222 @@
+//! Stories of the cache, and random calls against a model that keeps its pages in one list.
+
+use super::*;
+use crate::view::View;
+
+const F: FileId = FileId(1);
+const G: FileId = FileId(2);
+
+fn cache(frames: u64) -> Cache {
+    let mut cache = Cache::new(CacheConfig::of(PageCount(frames)));
+    cache.open(F, PageIndex(1 << 20));
+    cache.open(G, PageIndex(1 << 20));
+    cache
+}
+
+/// Submits and brings `count` pages from `start`, and reads each once.
+fn stream(cache: &mut Cache, file: FileId, start: u64, count: u64) {
+    for page in start..start + count {
+        cache.submit(file, Window::new(page, 1, 0), 0);
+        cache.arrived(file, Extent::new(page, 1));
+        cache.touch(file, PageIndex(page));
+    }
+    cache.check();
+}
+
+fn present(cache: &Cache, file: FileId, pages: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    pages.into_iter().filter(|&page| cache.table(file).present(PageIndex(page))).collect()
+}
+
+/// The worked example of the module.
+#[test]
+fn what_is_retained_outlives_what_is_not() {
+    let mut cache = cache(4);
+    stream(&mut cache, F, 0, 4);
+    assert_eq!(cache.retain(F, Extent::new(0, 2)), PageCount(2));
+    stream(&mut cache, F, 10, 2);
+    assert_eq!(present(&cache, F, 0..4), [0, 1]);
+}
+
+#[test]
+fn a_stream_loses_its_pages_in_the_order_in_which_it_read_them() {
+    let mut cache = cache(8);
+    stream(&mut cache, F, 0, 12);
+    assert_eq!(present(&cache, F, 0..12), (4..12).collect::<Vec<_>>());
+    let lost: Vec<u64> = cache.take_evicted().iter().map(|gone| gone.page.0).collect();
+    assert_eq!(lost, [0, 1, 2, 3]);
+}
+
+#[test]
+fn what_is_read_twice_survives_a_scan() {
+    let mut cache = cache(8);
+    stream(&mut cache, F, 0, 2);
+    cache.touch(F, PageIndex(0));
+    stream(&mut cache, G, 0, 20);
+    assert_eq!(present(&cache, F, 0..2), [0]);
+}
+
+#[test]
+fn a_page_in_flight_keeps_its_frame_and_a_window_stops_where_there_is_none() {
+    let mut cache = cache(8);
+    stream(&mut cache, F, 0, 3);
+    let first = cache.submit(F, Window::new(10, 6, 3), 7);
+    assert_eq!((first.actual, first.mark), (PageCount(6), Some(PageIndex(13))));
+    // Two frames can be taken from pages that were read; the rest is in flight.
+    let second = cache.submit(F, Window::new(100, 6, 2), 7);
+    assert_eq!((second.fetch, second.mark), ([Extent::new(100, 2)].to_vec(), None));
+    assert_eq!(present(&cache, F, 0..20), (10..16).collect::<Vec<_>>());
+    cache.check();
+    cache.failed(F, Extent::new(10, 6));
+    assert_eq!(cache.used(), PageCount(2));
+    cache.check();
+}
+
+#[test]
+fn a_ghost_knows_its_owner_and_how_long_ago_it_died() {
+    let mut cache = cache(4);
+    cache.submit(F, Window::new(0, 4, 3), 7);
+    cache.arrived(F, Extent::new(0, 4));
+    cache.touch(F, PageIndex(0));
+    stream(&mut cache, G, 0, 3);
+    let (ghost, distance) = cache.ghost(F, PageIndex(1)).unwrap();
+    assert_eq!((ghost.owner, ghost.unread, distance), (7, true, 1));
+    assert!(!cache.ghost(F, PageIndex(0)).unwrap().0.unread);
+    assert!(cache.take_evicted().iter().any(|gone| gone.unread && gone.page == PageIndex(2)));
+    stream(&mut cache, F, 1, 1);
+    assert_eq!(cache.ghost(F, PageIndex(1)), None);
+}
+
+#[test]
+fn fair_credits_follow_the_sizes() {
+    let config =
+        CacheConfig { shards: [PageCount(60), PageCount(40)].to_vec(), ..CacheConfig::of(PageCount(0)) };
+    let mut cache = Cache::new(CacheConfig { ghosts_max: 100, ..config });
+    cache.open(F, PageIndex(1 << 20));
+    stream(&mut cache, F, 0, 100);
+    assert_eq!((cache.used_of(0), cache.used_of(1)), (PageCount(60), PageCount(40)));
+}
+
+/// Weiner's test of 2014: cache one file a little larger than memory, then another of the same size. Where shards age
+/// together the second one is cached. Where a reclaimer passes over a balanced shard and pages are placed by what is
+/// free, a part of memory keeps the head of the first for ever (spec 7.2).
+#[test]
+fn weiners_two_files() {
+    let two = [PageCount(600), PageCount(400)].to_vec();
+    let second_file_cached = |placement, victim, background| {
+        let config = CacheConfig { shards: two.clone(), placement, victim, background, ghosts_max: 1000 };
+        let mut cache = Cache::new(config);
+        cache.open(F, PageIndex(4000));
+        cache.open(G, PageIndex(4000));
+        for file in [F, G] {
+            for page in 0..1100 {
+                stream_one(&mut cache, file, page);
+            }
+        }
+        cache.check();
+        (cache.table(G).count(PageBit::Present, Extent::new(0, 1100)).0, cache.age_inversion())
+    };
+    let mark = |skip_balanced| Some(Background { low_permille: 20, high_permille: 40, skip_balanced });
+    let (cached, inversion) = second_file_cached(Placement::Fair, Victim::Oldest, None);
+    assert!(cached >= 1000 && inversion == 0, "{cached} pages, inversion {inversion}");
+    let (cached, _) = second_file_cached(Placement::Hashed, Victim::Oldest, None);
+    assert!(cached >= 1000, "{cached} pages");
+    let (stuck, inversion) = second_file_cached(Placement::Fill, Victim::Same, mark(true));
+    assert!(stuck < 700 && inversion > 300, "{stuck} pages, inversion {inversion}");
+}
+
+fn stream_one(cache: &mut Cache, file: FileId, page: u64) {
+    cache.submit(file, Window::new(page, 1, 0), 0);
+    cache.arrived(file, Extent::new(page, 1));
+    cache.touch(file, PageIndex(page));
+    cache.reclaim_in_background();
+}
+
+#[test]
+fn dirty_pages_are_written_before_they_go() {
+    let mut cache = cache(8);
+    assert_eq!(cache.write(F, Extent::new(0, 4), 0), None);
+    assert_eq!(cache.dirty(), PageCount(4));
+    assert!(cache.over_dirty_limit(40) && !cache.over_dirty_limit(60));
+    stream(&mut cache, G, 0, 6);
+    assert_eq!(present(&cache, F, 0..4), [0, 1, 2, 3]);
+    assert!(cache.take_to_write().contains(&(F, PageIndex(0))));
+    cache.cleaned(F, Extent::new(0, 4));
+    stream(&mut cache, G, 10, 6);
+    assert!(present(&cache, F, 0..4).is_empty());
+    assert_eq!(cache.dirty(), PageCount(0));
+}
+
+#[test]
+fn memory_that_is_taken_away_is_gone_at_once() {
+    let mut cache = cache(16);
+    stream(&mut cache, F, 0, 16);
+    cache.resize(0, PageCount(4));
+    assert_eq!((cache.used(), present(&cache, F, 0..16)), (PageCount(4), (12..16).collect()));
+    stream(&mut cache, F, 20, 8);
+    assert_eq!(cache.used(), PageCount(4));
+}
+
+/// Ten thousand random calls: the cache says what a plain list says.
+#[test]
+fn a_plain_list_agrees() {
+    for seed in 1..=20_u64 {
+        let mut state = seed;
+        let mut next = |n: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % n
+        };
+        let mut cache = cache(32);
+        // Young in front; (page, reads). Active pages are those with two reads.
+        let (mut inactive, mut active): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        let mut referenced = alloc::collections::BTreeSet::new();
+        for _ in 0..500 {
+            let page = next(64);
+            match next(4) {
+                0 => {
+                    let from = next(64);
+                    cache.retain(F, Extent::new(from, 4));
+                    for page in from..from + 4 {
+                        if let Some(at) = inactive.iter().position(|&p| p == page) {
+                            inactive.remove(at);
+                            inactive.insert(0, page);
+                        }
+                    }
+                }
+                1 if next(4) == 0 => {
+                    cache.forget(F, Extent::new(page, 2));
+                    for list in [&mut inactive, &mut active] {
+                        list.retain(|p| !(page..page + 2).contains(p));
+                    }
+                    referenced.retain(|p| !(page..page + 2).contains(p));
+                }
+                _ => {
+                    if !inactive.contains(&page) && !active.contains(&page) {
+                        if inactive.len() + active.len() == 32 {
+                            while active.len() > inactive.len() {
+                                let old = active.pop().unwrap();
+                                referenced.remove(&old);
+                                inactive.insert(0, old);
+                            }
+                            let gone = inactive.pop().unwrap();
+                            referenced.remove(&gone);
+                        }
+                        inactive.insert(0, page);
+                        cache.submit(F, Window::new(page, 1, 0), 0);
+                        cache.arrived(F, Extent::new(page, 1));
+                    }
+                    if let Some(at) = inactive.iter().position(|&p| p == page)
+                        && !referenced.insert(page)
+                    {
+                        inactive.remove(at);
+                        active.insert(0, page);
+                    }
+                    assert!(matches!(cache.touch(F, PageIndex(page)), Touch::Present { .. }));
+                }
+            }
+            cache.check();
+            let mut expected: Vec<u64> = inactive.iter().chain(&active).copied().collect();
+            expected.sort_unstable();
+            assert_eq!(present(&cache, F, 0..70), expected, "seed {seed}");
+        }
+    }
+}
