@@ -258,6 +258,8 @@ struct State {
     handed_back: bool,
     hand_backs: u64,
     kept: Nanos,
+    /// When windows that wait to be read are looked after next.
+    look_after: Nanos,
     measured: Nanos,
     memory: u64,
     refused: BTreeMap<Refusal, BTreeSet<u32>>,
@@ -317,6 +319,7 @@ impl State {
             handed_back: false,
             hand_backs: 0,
             kept: Nanos(0),
+            look_after: Nanos(0),
             measured: Nanos(0),
             memory,
             refused: BTreeMap::new(),
@@ -340,6 +343,7 @@ impl State {
             self.faults();
             self.look_outside();
             self.arrive();
+            self.look_after_windows();
             self.act();
             self.publish();
             self.keep_house();
@@ -374,6 +378,8 @@ impl State {
     pub(super) fn sleep(&mut self) {
         let now = self.now();
         let due = self.arrivals.next_look().map_or(SLEEP_MAX_NS, |due| due.since(now).0).min(SLEEP_MAX_NS);
+        let due =
+            if self.wave.unread().0 > 0 { due.min(self.look_after.since(now).0.max(NAP_NS)) } else { due };
         let due = self.mapped_patience(now).map_or(due, |patience| due.min(patience));
         let due = self.outside_patience(now).map_or(due, |patience| due.min(patience));
         let doze = self.doze_ns();

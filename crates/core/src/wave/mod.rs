@@ -23,7 +23,7 @@
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended (lengths.rs) | ends of runs |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
-//! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in | arrivals; else never |
+//! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more | advice |
@@ -61,6 +61,9 @@ const SEEDS_MAX: usize = 4096;
 const TRACE_MAX: usize = 65_536;
 /// Streams below pages that were dropped that may have asked for them.
 const DROPPED_FROM_MAX: usize = 4;
+/// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
+const LOST_FEW: u64 = 64;
+const LOST_SHARE: u64 = 16;
 /// Arrivals remembered: twice what can be in flight.
 const ARRIVALS_MAX: usize = 1024;
 /// Pages that may be out unread under an absolute waste ceiling before anything was used: 128 KiB.
@@ -467,6 +470,8 @@ pub struct Wave {
     dead: u64,
     /// Pages that readers of streams have paid for by waiting (R3), at most [`SPECULATION_MAX`].
     credit: u64,
+    /// Pages lost unread in this epoch.
+    lost: u64,
     epoch: u32,
     epoch_start: Nanos,
     active_now: u64,
@@ -495,6 +500,7 @@ impl Wave {
             unread: 0,
             dead: 0,
             credit: 0,
+            lost: 0,
             epoch: 0,
             epoch_start: Nanos(0),
             active_now: 0,
@@ -514,8 +520,9 @@ impl Wave {
             Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
             Input::Used { file, pages } => {
                 self.use_pages(file, pages);
-                if let Some(f) = self.files.get_mut(&file) {
-                    f.table.clear(PageBit::Mark, pages);
+                let marks = self.files.get_mut(&file).map_or(0, |f| f.table.clear(PageBit::Mark, pages).0);
+                if marks > 0 {
+                    self.passed(now, file, pages);
                 }
             }
             Input::Arrived { fetch } => self.arrived(now, fetch, true),
@@ -527,7 +534,7 @@ impl Wave {
                     self.touch_leaves(file, pages);
                 }
             }
-            Input::Dropped { file, pages } => self.dropped(file, pages),
+            Input::Dropped { file, pages } => self.dropped(now, file, pages),
             Input::Advised { file, pages, advice } => self.advised(now, file, pages, advice),
             Input::Memory { bytes } => {
                 self.config.memory = bytes;
@@ -709,17 +716,51 @@ impl Wave {
         self.forget(flight.file, flight.pages, false);
     }
 
-    fn dropped(&mut self, id: FileId, pages: Extent) {
+    /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
+    /// for reasons of its own (R12). A stream that lost much has not asked for it, and asks for what it may have then.
+    fn dropped(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get(&id) else { return };
+        let lost: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
+        let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
+        let count: u64 = lost.iter().map(|run| run.count.0).sum();
+        self.lost += count;
+        let few = LOST_FEW + self.unread / LOST_SHARE >= self.lost;
         self.forget(id, pages, true);
-        // A stream that had asked for them has not asked for them.
+        if few && count > 0 {
+            let why = Why("R12 lost, asked again");
+            for run in lost {
+                self.explain(now, id, run, plan::whole(run), Pattern::Thrash, why);
+                self.want(Wanted { file: id, pages: run, demand: false, urgent: true, why, stream: None });
+            }
+        } else {
+            self.unask(id, pages.start);
+        }
+    }
+
+    /// Streams that had asked for `page` and what is behind it have not asked for it.
+    fn unask(&mut self, id: FileId, page: PageIndex) {
         let Some(f) = self.files.get(&id) else { return };
         let asked: Vec<StreamId> =
-            f.forward.range(..=pages.start.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
+            f.forward.range(..=page.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
         for sid in asked {
-            if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > pages.start.0) {
-                s.frontier = pages.start.0.max(s.next);
+            if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
+                s.frontier = page.0.max(s.next);
             }
         }
+    }
+
+    /// Windows that were asked for and not read yet, each with the pages of it that are believed present or under way: a
+    /// driver whose cache loses pages without a word looks at them now and then, and tells [`Input::Dropped`]. At most `max`
+    /// streams are gone through; the next call goes on behind them.
+    pub fn take_windows(&mut self, max: usize) -> Vec<(FileId, Extent, PageCount)> {
+        let streams = self.streams.next_few(max);
+        let windows = streams.into_iter().filter_map(|s| {
+            let (low, high) = (s.next.min(s.frontier), s.next.max(s.frontier));
+            let f = self.files.get(&s.file).filter(|_| s.course != Course::Seed && low < high)?;
+            let window = Extent::new(low, high - low).intersection(Extent::new(0, f.end));
+            Some((s.file, window, f.table.resident(window)))
+        });
+        windows.filter(|window| window.2.0 > 0).collect()
     }
 
     /// Takes it that pages are not there (any more). Pages in flight stay so where `arrived_only`.

@@ -19,7 +19,7 @@
 //! ```
 
 use super::locate::Place;
-use super::stream::{Course, StreamId};
+use super::stream::{Course, Stream, StreamId};
 use super::{Advice, EPOCH, SPECULATION_MAX, SPECULATION_MIN, USED_PERCENT, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
@@ -38,6 +38,8 @@ const COPY_NS: u64 = 1_000;
 const AHEAD_MAX: u64 = 1 << 20;
 /// Pages that a window is pushed on by at least, where it is twice as long.
 const FEW: u64 = 8;
+/// Streams that are looked at when one of their file has waited.
+const SISTERS_MAX: usize = 256;
 /// Readers that are remembered as waiting.
 const WAITING_MAX: usize = 1024;
 /// A run is taken to go on for at most so many times what it has come.
@@ -191,6 +193,9 @@ impl Wave {
                     self.grow(sid);
                 }
                 self.plan_stream(now, sid, pages, why);
+                if missing > 0 && established {
+                    self.plan_sisters(now, sid, pages);
+                }
                 if !established {
                     self.open_in_step(now, id, pages);
                 }
@@ -250,6 +255,7 @@ impl Wave {
             Course::Forward | Course::Backward if latest.missing == 0 => {
                 self.grow(sid);
                 self.plan_stream(now, sid, pages, Why("R3 waited"));
+                self.plan_sisters(now, sid, pages);
             }
             Course::Stride { .. } => {
                 self.grow(sid);
@@ -415,6 +421,22 @@ impl Wave {
         }
     }
 
+    /// R10: streams that go in step come to the end of what is out one after the other. When one has waited, those behind it
+    /// whose windows are small are not left to wait in their turn.
+    fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        let Some(s) = self.streams.get(sid) else { return };
+        let Some(f) = self.files.get(&s.file) else { return };
+        let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
+        let short = |sister: &StreamId| {
+            let s = self.streams.get(*sister);
+            s.is_some_and(|s| s.course == Course::Forward && s.out() <= FEW.max(2 * s.request))
+        };
+        let short: alloc::vec::Vec<StreamId> = sisters.map(|(_, &sister)| sister).filter(short).collect();
+        for sister in short {
+            self.plan_stream(now, sister, pages, Why("R10 in step"));
+        }
+    }
+
     /// Pushes a stream's frontier as far as the rules want it.
     fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
         if self.follows(sid) {
@@ -445,7 +467,9 @@ impl Wave {
         let urgent = core::mem::take(&mut s.waited) || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
-        if target < out + step {
+        // What it may have changes with every stream that comes and goes: a little less than a step is worth asking for, since
+        // a reader in a hurry is past the next mark before that is seen.
+        if target < out + step - step / 4 {
             // Far enough. It will be time again where the reader has come a step nearer to the end of what is out.
             let left = target.saturating_sub(step).min(out);
             let mark = if down { s.frontier + left } else { s.frontier - left };
@@ -484,6 +508,24 @@ impl Wave {
         };
         let mark = Some(Extent::new(mark, mark_width));
         self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent });
+    }
+
+    /// R2: a mark was passed unseen. Whose it was has come so far.
+    pub(super) fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let Some((&next, &sid)) = f.forward.range(..=pages.start.0).next_back() else { return };
+        let up = |s: &&mut Stream| s.course == Course::Forward && s.reads > 2 && pages.start.0 < s.frontier;
+        let Some(s) = self.streams.get_mut(sid).filter(up) else { return };
+        f.forward.remove(&next);
+        s.next = next.max(pages.end().0);
+        s.frontier = s.frontier.max(s.next);
+        s.last = now;
+        let displaced = f.forward.insert(s.next, sid).filter(|&other| other != sid);
+        if let Some(other) = displaced {
+            self.end(other);
+        }
+        self.mark_active(now, sid);
+        self.plan_stream(now, sid, pages, Why("R2 next"));
     }
 
     /// Pages that the rules want ahead of a stream, and the rule that had the last word.
@@ -662,7 +704,10 @@ impl Wave {
             Advice::Normal => (f.random, f.sequential) = (false, false),
             Advice::Sequential => (f.random, f.sequential) = (false, true),
             Advice::Random => (f.random, f.sequential) = (true, false),
-            Advice::DontNeed => self.dropped(id, pages),
+            Advice::DontNeed => {
+                self.forget(id, pages, true);
+                self.unask(id, pages.start);
+            }
             Advice::WillNeed => {
                 let why = Why("R15 the program will need it");
                 let pages = pages.intersection(Extent::new(0, f.end));
@@ -685,6 +730,7 @@ impl Wave {
             self.epoch = self.epoch.wrapping_add(1);
             self.epoch_start = now;
             self.active_before = core::mem::take(&mut self.active_now);
+            self.lost = 0;
             // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).
             let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
             self.memory_believed = (self.memory_believed + memory / 16).min(memory);
@@ -731,6 +777,6 @@ impl Wave {
 }
 
 /// A window that nobody waits for.
-fn whole(pages: Extent) -> Window {
+pub(super) fn whole(pages: Extent) -> Window {
     Window { start: pages.start, size: pages.count, async_size: pages.count }
 }

@@ -120,6 +120,8 @@ pub(crate) struct StreamId {
 pub(crate) struct Streams {
     slots: Vec<(u32, Option<Stream>)>,
     free: Vec<u32>,
+    /// Where [`Streams::next_few`] goes on.
+    turn: usize,
 }
 
 impl Streams {
@@ -151,6 +153,14 @@ impl Streams {
         slot.0 = slot.0.wrapping_add(1);
         self.free.push(id.index);
         Some(stream)
+    }
+
+    /// Streams in turn: those of the next `max` places, all of them where there are no more.
+    pub(crate) fn next_few(&mut self, max: usize) -> Vec<&Stream> {
+        let places = self.slots.len();
+        let from = if self.turn < places { self.turn } else { 0 };
+        self.turn = from + max;
+        (from..from + max.min(places)).filter_map(|i| self.slots[i % places].1.as_ref()).collect()
     }
 
     /// Streams alive.

@@ -10,11 +10,16 @@ use bowwave_wire::FILES_MAX;
 
 use super::report::{complain, file_report};
 use super::{DESCRIPTORS_MAX, State};
+use crate::files::runs;
 use crate::memory;
+use crate::segment::monotonic_ns;
 
 /// A descriptor of ours that is left alone so long is closed, and sooner if the program has closed the file.
 const IDLE_NS: u64 = 1_000_000_000;
 const HOUSEKEEPING_NS: u64 = 100_000_000;
+/// Windows that wait to be read are looked after no more often than this, and so many at a time.
+const LOOK_AFTER_NS_MIN: u64 = 5_000_000;
+const WINDOWS_LOOKED_AFTER: usize = 256;
 const MEMORY_NS: u64 = 1_000_000_000;
 /// Leaves harvested in one housekeeping: 65,536 are all.
 const HARVEST_MAX: usize = 8192;
@@ -66,6 +71,35 @@ impl State {
                 self.explain = None;
             }
         }
+    }
+
+    /// What was fetched and waits to be read: is it still there? A page that the cache has lost without a word costs its
+    /// reader a whole latency, one after the other; seen here they come back together. Looked at once a latency, and so
+    /// seldom that it costs a fiftieth of the time at most.
+    pub(super) fn look_after_windows(&mut self) {
+        let now = self.now();
+        if now < self.look_after || self.options.dry_run {
+            return;
+        }
+        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
+        let latency = latencies.max().unwrap_or(Nanos(LOOK_AFTER_NS_MIN)).0;
+        let windows = self.wave.take_windows(WINDOWS_LOOKED_AFTER);
+        let mut looked_ns = 0;
+        for (file, window, believed) in windows {
+            let descriptor = self.files.get(&(file.0 as u32)).and_then(|held| held.descriptor.as_ref());
+            let Some(descriptor) = descriptor else { continue };
+            let before = monotonic_ns();
+            let cached = descriptor.cached(window);
+            looked_ns += monotonic_ns() - before;
+            if cached.is_none_or(|cached| cached >= believed.0) {
+                continue;
+            }
+            let Some(presence) = descriptor.presence(window) else { continue };
+            for pages in runs(window, &presence, false) {
+                self.wave.handle(now, Input::Dropped { file, pages });
+            }
+        }
+        self.look_after = Nanos(now.0 + latency.max(LOOK_AFTER_NS_MIN).max(50 * looked_ns));
     }
 
     pub(super) fn harvest(&mut self, now: Nanos, max: usize) {
