@@ -47,6 +47,8 @@ const HIT_NS: u64 = 20_000;
 /// telling one costs 12 us, and what touches at random would have us busy for nothing. Of each 64 the first 8 are told, so
 /// that a stride is still found; a second touch near one is always told.
 const VAIN_TOUCHES: u32 = 64;
+/// On a device faster than this; a slower one leaves us all the time that we want.
+const FAST_NS: u64 = 1_000_000;
 const VAIN_LOOK_NS: u64 = 2_000_000;
 /// Then the agent looks so seldom: waking up beside a reader costs it more than what is looked at.
 const VAIN_LOOK_NS_MAX: u64 = 10_000_000;
@@ -345,7 +347,8 @@ impl State {
         let file = FileId(u64::from(slot));
         let unknown = !self.wave.resident(file, last.start);
         let alone = self.stands_alone(slot, last.start);
-        if alone && unknown && waited == Some(true) && self.vain > VAIN_TOUCHES && !self.is_chosen() {
+        let tired = self.vain > VAIN_TOUCHES && self.is_fast();
+        if tired && alone && unknown && waited == Some(true) && !self.is_chosen() {
             self.count_missed(slot, 1);
             self.account_used(slot, last);
             self.wave.handle(now, Input::Used { file, pages: last });
@@ -472,6 +475,12 @@ impl State {
         None
     }
 
+    /// Whether a device of the run answers so soon that what we do beside its reader counts.
+    fn is_fast(&self) -> bool {
+        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
+        latencies.min().is_some_and(|latency| latency.0 < FAST_NS)
+    }
+
     /// Whether a touch that stands alone, after many in vain, is one of those that are told all the same.
     fn is_chosen(&mut self) -> bool {
         self.vain = self.vain.saturating_add(1);
@@ -564,7 +573,9 @@ impl State {
             let latency = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0).min();
             let look = latency.map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
             return Some(match self.vain {
-                VAIN_TOUCHES.. => (u64::from(self.vain / VAIN_TOUCHES) * VAIN_LOOK_NS).min(VAIN_LOOK_NS_MAX),
+                VAIN_TOUCHES.. if self.is_fast() => {
+                    (u64::from(self.vain / VAIN_TOUCHES) * VAIN_LOOK_NS).min(VAIN_LOOK_NS_MAX)
+                }
                 super::VAIN_MAX.. => look.max(self.doze_ns()),
                 _ => look,
             });
