@@ -186,16 +186,18 @@ class Group:
 
     def __init__(self, limit):
         self.path = None
-        for root, name in ((pathlib.Path("/sys/fs/cgroup"), "memory.max"), (pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes")):
-            if limit and self.path is None:
-                path = root / f"bowwave-mapped-{os.getpid()}"
-                try:
-                    path.mkdir()
-                    (path / name).write_text(str(limit))
-                    self.path = path
-                except OSError:
-                    if path.exists():
-                        path.rmdir()
+        version_2 = pathlib.Path("/sys/fs/cgroup")
+        version_1 = version_2 / "memory"
+        if limit:
+            root, name = (version_1, "memory.limit_in_bytes") if version_1.is_dir() else (version_2, "memory.max")
+            path = root / f"bowwave-mapped-{os.getpid()}"
+            try:
+                path.mkdir()
+                (path / name).write_text(str(limit))
+                self.path = path
+            except OSError:
+                if path.exists():
+                    path.rmdir()
         self.works = not limit or self.path is not None
 
     def enter(self):

@@ -120,6 +120,7 @@ pub(super) struct Mapped {
     alone: u32,
     lately: Nanos,
     scanned: Nanos,
+    scan_gap: Nanos,
     scan_ns: u64,
     pub(super) mappings: u64,
     pub(super) faults: u64,
@@ -385,9 +386,13 @@ impl State {
         self.account_used(slot, last);
         self.wave.handle(now, Input::Read { file, pages: last, actor: tid });
         if waited.is_none() {
-            // It is mapped, so it has come; how long that took nobody knows.
+            // It is mapped, so it has come; how long that took nobody knows. Where what follows is not there the reader has
+            // caught up with what was fetched, and waits, or will: since we last looked, at most.
             self.count_missed(slot, missing);
-            self.wave.handle(now, Input::Waited { file, pages: last, actor: tid, took: Nanos(0) });
+            let next = Place { page: last.end().0, ..place };
+            let waits = last.end() < end && !self.is_settled_page(next);
+            let took = if waits { Nanos(self.mapped.scan_gap.0.max(HIT_NS + 1)) } else { Nanos(0) };
+            self.wave.handle(now, Input::Waited { file, pages: last, actor: tid, took });
         }
     }
 
@@ -522,6 +527,7 @@ impl State {
         {
             return;
         }
+        self.mapped.scan_gap = now.since(self.mapped.scanned);
         self.mapped.scanned = now;
         let mut news = false;
         for pid in self.mapped.spaces.processes() {
