@@ -128,7 +128,10 @@ fn program() {
             cold(&file);
             let map = Map::of(&file, libc::PROT_READ, libc::MAP_SHARED);
             drop(file);
+            // A program of a millisecond may be over before the agent has had its turn.
+            thread::sleep(Duration::from_millis(300));
             (0..PAGES).for_each(|page| map.check(7, page));
+            thread::sleep(Duration::from_millis(300));
         }
         "read" => {
             let file = File::open(dir.join("data")).unwrap();
