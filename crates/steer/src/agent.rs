@@ -158,10 +158,12 @@ impl Agent {
     /// Watches the page faults of all programs that this thread will start. To be called before it starts one.
     pub fn watch_faults(&self) {
         let watch = Mapped::watch_this_thread(is_root());
-        let maps = match (watch.is_some() || can_scan(), self.dry_run) {
-            (false, _) => MAPS_UNSEEN,
-            (true, true) => MAPS_TOLD,
-            (true, false) => MAPS_STEERED,
+        // Looked at in page tables, touches are known too late to do without the kernel's own reading around them.
+        let maps = match (&watch, self.dry_run) {
+            (Some(_), false) => MAPS_STEERED,
+            (Some(_), true) => MAPS_TOLD,
+            (None, _) if can_scan() => MAPS_TOLD,
+            (None, _) => MAPS_UNSEEN,
         };
         self.coming.lock().unwrap_or_else(PoisonError::into_inner).faults = Some(watch);
         self.segment.steer_maps.store(maps, Ordering::Release);

@@ -144,6 +144,11 @@ impl Descriptor {
         Arc::clone(&self.fd)
     }
 
+    /// The file's name, where the program has closed its descriptor.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd())).ok()
+    }
+
     /// Bytes in the file when we last looked.
     pub(crate) fn size(&self) -> u64 {
         self.size
@@ -405,13 +410,14 @@ mod tests {
     #[test]
     fn a_mapped_file_is_reached_after_its_descriptor_was_closed() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a file");
+        let path = dir.path().canonicalize().unwrap().join("a file");
         fs::write(&path, vec![3; 4096]).unwrap();
         let file = fs::File::open(&path).unwrap();
         let map = Map::new(file.as_fd(), 4096).unwrap();
         let from = Origin { fd: 1_000_000, mapped: map.address.addr().get() as u64, ..origin(&file) };
         drop(file);
-        assert_eq!(Descriptor::open(&from).unwrap().size(), 4096);
+        let ours = Descriptor::open(&from).unwrap();
+        assert_eq!((ours.size(), ours.path()), (4096, Some(path)));
         let unmapped = Origin { mapped: 0, ..from };
         assert_eq!(Descriptor::open(&unmapped).err(), Some(Refusal::Gone));
     }

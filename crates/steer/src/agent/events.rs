@@ -192,7 +192,7 @@ impl State {
         descriptor: Descriptor,
         now: Nanos,
     ) -> bool {
-        let path = origin.path().unwrap_or_default();
+        let path = origin.path().or_else(|| descriptor.path()).unwrap_or_default();
         if !self.options.selection.takes(&path) {
             self.refuse(event.file, Refusal::NotAskedFor);
             return false;

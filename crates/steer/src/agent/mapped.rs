@@ -47,6 +47,8 @@ const HIT_NS: u64 = 20_000;
 /// telling one costs 12 us, and what touches at random would have us busy for nothing. Of each 64 the first 8 are told, so
 /// that a stride is still found; a second touch near one is always told.
 const VAIN_TOUCHES: u32 = 64;
+/// On a device faster than this; a slower one leaves us all the time that we want.
+const FAST_NS: u64 = 1_000_000;
 const VAIN_LOOK_NS: u64 = 2_000_000;
 /// Then the agent looks so seldom: waking up beside a reader costs it more than what is looked at.
 const VAIN_LOOK_NS_MAX: u64 = 10_000_000;
@@ -118,6 +120,7 @@ pub(super) struct Mapped {
     alone: u32,
     lately: Nanos,
     scanned: Nanos,
+    scan_gap: Nanos,
     scan_ns: u64,
     pub(super) mappings: u64,
     pub(super) faults: u64,
@@ -345,7 +348,8 @@ impl State {
         let file = FileId(u64::from(slot));
         let unknown = !self.wave.resident(file, last.start);
         let alone = self.stands_alone(slot, last.start);
-        if alone && unknown && waited == Some(true) && self.vain > VAIN_TOUCHES && !self.is_chosen() {
+        let tired = self.vain > VAIN_TOUCHES && self.is_fast();
+        if tired && alone && unknown && waited == Some(true) && !self.is_chosen() {
             self.count_missed(slot, 1);
             self.account_used(slot, last);
             self.wave.handle(now, Input::Used { file, pages: last });
@@ -382,9 +386,13 @@ impl State {
         self.account_used(slot, last);
         self.wave.handle(now, Input::Read { file, pages: last, actor: tid });
         if waited.is_none() {
-            // It is mapped, so it has come; how long that took nobody knows.
+            // It is mapped, so it has come; how long that took nobody knows. Where what follows is not there the reader has
+            // caught up with what was fetched, and waits, or will: since we last looked, at most.
             self.count_missed(slot, missing);
-            self.wave.handle(now, Input::Waited { file, pages: last, actor: tid, took: Nanos(0) });
+            let next = Place { page: last.end().0, ..place };
+            let waits = last.end() < end && !self.is_settled_page(next);
+            let took = if waits { Nanos(self.mapped.scan_gap.0.max(HIT_NS + 1)) } else { Nanos(0) };
+            self.wave.handle(now, Input::Waited { file, pages: last, actor: tid, took });
         }
     }
 
@@ -472,6 +480,12 @@ impl State {
         None
     }
 
+    /// Whether a device of the run answers so soon that what we do beside its reader counts.
+    fn is_fast(&self) -> bool {
+        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
+        latencies.min().is_some_and(|latency| latency.0 < FAST_NS)
+    }
+
     /// Whether a touch that stands alone, after many in vain, is one of those that are told all the same.
     fn is_chosen(&mut self) -> bool {
         self.vain = self.vain.saturating_add(1);
@@ -513,6 +527,7 @@ impl State {
         {
             return;
         }
+        self.mapped.scan_gap = now.since(self.mapped.scanned);
         self.mapped.scanned = now;
         let mut news = false;
         for pid in self.mapped.spaces.processes() {
@@ -564,7 +579,9 @@ impl State {
             let latency = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0).min();
             let look = latency.map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
             return Some(match self.vain {
-                VAIN_TOUCHES.. => (u64::from(self.vain / VAIN_TOUCHES) * VAIN_LOOK_NS).min(VAIN_LOOK_NS_MAX),
+                VAIN_TOUCHES.. if self.is_fast() => {
+                    (u64::from(self.vain / VAIN_TOUCHES) * VAIN_LOOK_NS).min(VAIN_LOOK_NS_MAX)
+                }
                 super::VAIN_MAX.. => look.max(self.doze_ns()),
                 _ => look,
             });
