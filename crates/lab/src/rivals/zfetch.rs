@@ -1,5 +1,6 @@
 //! OpenZFS `dmu_zfetch`: a list of streams a file; the second read in a row starts one, its distance doubles to 4 MiB and
-//! grows by an eighth from there to 64 MiB. In the original the eighth needs a fetch that came late; here it always grows.
+//! grows by an eighth from there to 64 MiB. In the original
+//! the eighth needs a fetch that came late; here a page that is missing stands for that.
 
 use super::{Rule, pages};
 use bowwave_core::{Extent, PageCount, PageIndex, View};
@@ -33,7 +34,7 @@ impl Rule for Zfetch {
         "zfetch"
     }
 
-    fn read(&mut self, _: &dyn View, request: Extent, _: bool, out: &mut Vec<Extent>) {
+    fn read(&mut self, _: &dyn View, request: Extent, missing: bool, out: &mut Vec<Extent>) {
         let at = self.streams.iter().position(|s| {
             request.start >= s.next && request.start.since(s.next).0 <= SLACK.min(s.distance / 4)
         });
@@ -48,7 +49,8 @@ impl Rule for Zfetch {
         s.distance = match s.distance {
             0 => request.count.0,
             d if d < DOUBLING_MAX => (d * 2).min(DOUBLING_MAX),
-            d => (d + d / 8).min(DISTANCE_MAX),
+            d if missing => (d + d / 8).min(DISTANCE_MAX),
+            d => d,
         };
         s.next = request.end();
         let until = request.end() + PageCount(s.distance);

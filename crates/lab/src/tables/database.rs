@@ -120,7 +120,7 @@ pub(super) fn t28(entry: &Entry) -> Table {
         table.figure(format!("{percent} % of the file: speed-up"), "times", published, "context", context, w);
         if percent == 2 {
             table.order(format!("no regression at low density ({context:.2} times)"), context >= 0.97);
-            table.order(format!("nor for wave ({w:.2} times)"), w >= 0.97);
+            table.floor(format!("nor for wave ({w:.2} times)"), w >= 0.97);
         } else {
             table.order(format!("faster at high density ({context:.1} times)"), context > 1.2);
             table.exact(format!("about 3 times ({context:.1})"), (2.0..=4.5).contains(&context));
@@ -163,7 +163,7 @@ pub(super) fn t29(entry: &Entry) -> Table {
         "OLTP as T7. VACUUM: a scan by 8 KiB through a descriptor that also reads elsewhere, while another process reads at random; \
          a ceiling of 1 MiB; the disk of seed 000",
     );
-    table.free("5 % of VACUUM's reads go elsewhere", "no cell");
+    table.free("30 % of VACUUM's reads go elsewhere", "no cell");
     let gain = [16, 64].map(|threads| {
         let play = |brain| oltp(brain, threads, 5_000, 0.2);
         (play(Brain::era("ondemand", 256)) / play(Brain::era("legacy", 256)) - 1.0) * 100.0
@@ -171,16 +171,16 @@ pub(super) fn t29(entry: &Entry) -> Table {
     let most = gain[0].max(gain[1]);
     table.figure("sysbench OLTP, at most", "% more", 8.0, "ondemand", most, None);
     let (l, c, w) = (
-        vacuum(Brain::era("legacy", 256), 0.05),
-        vacuum(Brain::era("context", 256), 0.05),
-        vacuum(wave(1 << 17), 0.05),
+        vacuum(Brain::era("legacy", 256), 0.3),
+        vacuum(Brain::era("context", 256), 0.3),
+        vacuum(wave(1 << 17), 0.3),
     );
     table.figure("VACUUM ANALYZE, DB 1", "times", 6.8, "context", l / c, l / w);
     table.figure("VACUUM ANALYZE, DB 2", "times", 2.5, "context", l / c, l / w);
     table.figure("odbc-bench on PostgreSQL", "% more", 25.0, "context", None, None);
     table.order(format!("OLTP gains ({most:+.1} %)"), most > 0.0);
     table.order(format!("VACUUM is faster ({:.1} times)", l / c), l / c > 1.5);
-    table.order(format!("and under wave ({:.1} times)", l / w), l / w > 1.5);
+    table.floor(format!("and under wave ({:.1} times)", l / w), l / w > 1.5);
     table.judged(
         "two databases of unknown size and shape, one figure each: a model that fitted both would have as many parameters as cells, so \
          only the order is claimed; odbc-bench's workload is not published at all",

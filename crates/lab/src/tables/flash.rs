@@ -62,7 +62,7 @@ pub(super) fn t12(entry: &Entry) -> Table {
     table.curve("context", curve);
     let rises = table.figures.iter().filter(|f| !f.fitted).filter_map(|f| f.ours).collect::<Vec<_>>();
     table.order("larger windows are faster up to 2 MiB", rises[..9].windows(2).all(|w| w[1] > w[0] * 0.99));
-    table.order(format!("wave reaches {wave_mb:.0} MB/s without a number"), wave_mb > 250.0);
+    table.floor(format!("wave reaches {wave_mb:.0} MB/s without a number"), wave_mb > 250.0);
     table.exact(format!("{close} of 11 rows of the second run within 5 %"), close == 11);
     table.judged(
         "the drive is the first run's table, so only the second run, and what dd and the rules add, are judged. Later \
@@ -127,7 +127,7 @@ pub(super) fn t18(entry: &Entry) -> Table {
     let falls = rows.windows(2).all(|w| w[0].3 > w[1].3 * 0.995) && rows[0].3 > rows[3].3;
     table.order("the four fall in the published order without another parameter", falls);
     let (third, ramp) = (rows[1].3 / none * 100.0, rows[2].3 / none * 100.0);
-    table.order(
+    table.floor(
         format!("wave loses at most 5 % ({:.1} %)", with_wave / none * 100.0),
         with_wave >= none * 0.95,
     );

@@ -25,7 +25,14 @@ fn iozone(brain: Brain) -> Vec<f64> {
     let mut rng = Rng::named(2, &["iozone"]);
     let mut now = Nanos(0);
     let mut rates = Vec::new();
+    let mut played = 0;
     for (test, _) in READS.iter().enumerate() {
+        if test == 5 {
+            // Pwrite comes before: the file passes through the cache once more.
+            world.add(now, sequential(0, 0, FILE, RECORD));
+            now = world.run().actors[played].ended;
+            played += 1;
+        }
         let actor = match test {
             2 => listed((0..records).rev().map(|r| Step::read(0, r * RECORD, RECORD)).collect()),
             3 => {
@@ -42,7 +49,8 @@ fn iozone(brain: Brain) -> Vec<f64> {
         };
         world.add(now, actor);
         let outcome = world.run();
-        let actor = &outcome.actors[test];
+        let actor = &outcome.actors[played];
+        played += 1;
         let took = actor.ended.since(actor.began.unwrap_or(now));
         now = actor.ended;
         rates.push(actor.pages as f64 * 4.0 * 1e9 / took.0 as f64);
@@ -88,8 +96,8 @@ fn run(entry: &Entry, published: &[(&str, f64, f64)]) -> Table {
         }
     }
     table.judged(format!(
-        "three cells fixed the disk, {free} are judged; reading backwards is fast because the drive keeps the track, not because of \
-         any readahead"
+        "three cells fixed the disk, {free} are judged. Reading backwards is no work of readahead: half of it is the tail that the pass \
+         before left cached, the rest comes a track at a time"
     ))
 }
 

@@ -300,14 +300,15 @@ pub(super) fn p6(entry: &Entry) -> Table {
     for ms in [100, 200, 300, 600, 1200] {
         let (rate, outcome) = play(16, ms);
         rates.push((ms as f64, rate));
-        waits.push((ms as f64, outcome.wait_ns_at(0.999) as f64 / 1e6));
+        let longest = outcome.actors.iter().map(|actor| actor.waited_max.0).max().unwrap_or(0);
+        waits.push((ms as f64, longest as f64 / 1e6));
     }
     table.order("more with more threads", gains[4] > gains[0] && gains[4] > 1.0);
     table.order("longer slices carry more", rates.windows(2).all(|w| w[1].1 >= w[0].1 * 0.99));
-    table.order("and the slowest reads wait longer", waits[4].1 > waits[0].1);
+    table.order("and the slowest read waits longer", waits[4].1 > waits[0].1);
     table
         .exact(format!("16 threads: +9.7 % within 5 points ({:+.1} %)", gains[4]), near(gains[4], 9.7, 52.0));
     table.curve("MB/s", rates);
-    table.curve("wait of the slowest read in 1,000, ms", waits);
+    table.curve("wait of the slowest read, ms", waits);
     table.judged("one number trades throughput for latency; its author withdrew the patch and left the number to the administrator")
 }

@@ -96,6 +96,8 @@ pub struct Check {
     pub holds: bool,
     /// It is about the figure itself, not only about the order.
     pub of_figure: bool,
+    /// It is about `wave`: a floor that this project set itself. It says nothing of the published table.
+    pub floor: bool,
 }
 
 /// A curve to draw: `(x, y)`.
@@ -178,12 +180,17 @@ impl Table {
 
     /// A statement about the order or the sign.
     fn order(&mut self, what: impl Into<String>, holds: bool) {
-        self.checks.push(Check { what: what.into(), holds, of_figure: false });
+        self.checks.push(Check { what: what.into(), holds, of_figure: false, floor: false });
+    }
+
+    /// A floor that this project set `wave`; the verdict on the published table does not rest on it.
+    fn floor(&mut self, what: impl Into<String>, holds: bool) {
+        self.checks.push(Check { what: what.into(), holds, of_figure: false, floor: true });
     }
 
     /// A statement about the figures themselves.
     fn exact(&mut self, what: impl Into<String>, holds: bool) {
-        self.checks.push(Check { what: what.into(), holds, of_figure: true });
+        self.checks.push(Check { what: what.into(), holds, of_figure: true, floor: false });
     }
 
     fn curve(&mut self, name: impl Into<String>, points: Vec<(f64, f64)>) {
@@ -193,11 +200,12 @@ impl Table {
     /// The verdict, from the checks.
     fn judged(mut self, why: impl Into<String>) -> Self {
         self.why = why.into();
-        let all = |of_figure: bool| self.checks.iter().filter(|c| c.of_figure == of_figure).all(|c| c.holds);
-        let has_figures = self.checks.iter().any(|c| c.of_figure);
+        let published = || self.checks.iter().filter(|c| !c.floor);
+        let all = |of_figure: bool| published().filter(|c| c.of_figure == of_figure).all(|c| c.holds);
+        let has_figures = published().any(|c| c.of_figure);
         self.verdict = match (all(false), all(true) && has_figures) {
             (true, true) => Verdict::Reproduced,
-            (true, false) if self.checks.iter().any(|c| !c.of_figure && c.holds) => Verdict::DirectionOnly,
+            (true, false) if published().any(|c| !c.of_figure && c.holds) => Verdict::DirectionOnly,
             _ => Verdict::NotReproduced,
         };
         self
@@ -343,5 +351,9 @@ mod tests {
         assert_eq!(verdict(&[true], &[]), Verdict::DirectionOnly);
         assert_eq!(verdict(&[false, true], &[true]), Verdict::NotReproduced);
         assert_eq!(verdict(&[], &[false]), Verdict::NotReproduced);
+        let mut missed = Table::new(&TABLES[0], "");
+        missed.floor("", false);
+        missed.exact("", true);
+        assert_eq!(missed.judged("").verdict, Verdict::Reproduced, "a floor of ours is not the seed's");
     }
 }

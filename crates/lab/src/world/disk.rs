@@ -4,15 +4,15 @@
 //! a far access        seek (least + root of the distance) + half a turn + the bytes at the media's pace
 //! behind the head     the drive reads on while nobody asks: what follows is in its buffer, or about to pass
 //! a gap ahead         read over, if that is quicker
-//! just before         one turn, and all of the track is in the buffer: reading backwards costs a short seek and a turn a
-//!                     track, 80 % of streaming on the disk of seed 000 (T4)
+//! just before         the track has just passed: a turn to wait for its start, a turn to read all of it into the buffer
 //! ```
 //!
 //! The queue in front of it takes requests in the order of arrival, by elevator, or gives each stream a *slice* of time
 //! and waits a little for its next request (spec 7.1.6).
 //!
-//! Worked example (test `backwards_is_a_turn_a_track`): 7,200 turns a minute and 62 MB/s make tracks of 516 KB; a short
-//! seek of 2 ms and a turn of 8.33 ms a track are 50 MB/s, which is what iozone's reverse read measured.
+//! Worked example (test `backwards_is_two_turns_a_track`): 7,200 turns a minute and 63.6 MB/s make tracks of 530 KB; a short
+//! seek of 2.2 ms and two turns of 8.33 ms a track are 28 MB/s. iozone's reverse read of a file of which half is cached then
+//! runs at 50 MB/s, as it was measured (T4).
 
 use super::machine::Sent;
 use bowwave_core::Nanos;
@@ -314,7 +314,7 @@ impl DiskState {
             let track = model.track_bytes().max(bytes);
             self.buffer_start = end.saturating_sub(track);
             self.position = Some(end);
-            return start.0 + model.seek_min_ns + model.transfer_ns(track);
+            return start.0 + model.seek_min_ns + model.turn_ns + model.transfer_ns(track);
         }
         self.accessed(start, address, end, address.abs_diff(at))
     }
@@ -364,11 +364,11 @@ mod tests {
     }
 
     #[test]
-    fn backwards_is_a_turn_a_track() {
+    fn backwards_is_two_turns_a_track() {
         let model = DiskModel::hitachi_2007();
         let back = rate(model, (0..4000).rev().map(|i| (i * 64 * KB, 64 * KB)));
         let share = back / model.bytes_per_s as f64;
-        assert!((0.75..0.85).contains(&share), "{share}");
+        assert!((0.35..0.45).contains(&share), "{share}");
     }
 
     /// T11's shape: larger requests at random places pay the same seek.

@@ -199,6 +199,8 @@ struct Reading {
     cpu: Nanos,
     waited: bool,
     mapped: bool,
+    /// The page that the policy was last told of.
+    told: Option<PageIndex>,
 }
 
 struct Running<'a> {
@@ -407,6 +409,7 @@ impl<'a> World<'a> {
             cpu: Nanos(self.config.cpu.call_ns),
             waited: false,
             mapped,
+            told: None,
         });
         if self.wave.is_some() {
             // The reader's own request goes first, then the brain hears of it.
@@ -431,7 +434,8 @@ impl<'a> World<'a> {
         let hears = era && self.open[r.fd as usize].hears_reads;
         while r.at < r.end {
             let left = r.request.end().since(r.at);
-            if hears && !r.mapped {
+            if hears && !r.mapped && r.told != Some(r.at) {
+                r.told = Some(r.at);
                 self.ask(who, r.fd, AskKind::Read, r.at, left, r.mapped);
                 r.cpu += Nanos(self.config.cpu.ask_ns);
             }

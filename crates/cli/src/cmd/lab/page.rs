@@ -124,7 +124,11 @@ fn section(text: &mut String, table: &Table) {
         let _ = writeln!(
             text,
             "<li{class}>{}{}</li>",
-            if check.holds { "" } else { "not: " },
+            match (check.holds, check.floor) {
+                (true, _) => "",
+                (false, true) => "floor missed: ",
+                (false, false) => "not: ",
+            },
             escaped(&check.what)
         );
     }

@@ -1,0 +1,95 @@
+//! `bowwave lab` as its user sees it: what it prints, and how it ends.
+
+use std::process::{Command, Output};
+
+fn lab(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bowwave")).arg("lab").args(args).output().expect("the command runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn exact_tables_are_reproduced_and_print_the_same_twice() {
+    let args = ["tables", "T11", "T16", "t17"];
+    let (once, twice) = (lab(&args), lab(&args));
+    assert!(once.status.success());
+    assert_eq!(once.stdout, twice.stdout, "virtual time has no noise");
+    let said = text(&once.stdout);
+    assert!(said.contains("all 55 cells to the printed digit") && said.contains("25 of 25 lines"), "{said}");
+    assert!(said.contains("3 tables: 3 reproduced"), "{said}");
+}
+
+#[test]
+fn a_table_is_json_and_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("tables.html");
+    let out = lab(&["tables", "T17", "T21", "--json", "--html", page.to_str().unwrap()]);
+    let tables: Vec<serde_json::Value> =
+        text(&out.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&tables[0]["id"], &tables[0]["verdict"]), (&"T17".into(), &"reproduced".into()));
+    assert_eq!(tables[1]["verdict"], "no-figure");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("id=\"T17\"") && !page.contains("http"));
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_the_known_ones() {
+    let out = lab(&["tables", "T30"]);
+    assert_eq!((out.status.code(), text(&out.stderr).contains("T1 to T29")), (Some(64), true));
+    let out = lab(&["sweep", "--policy", "clairvoyant"]);
+    assert_eq!((out.status.code(), text(&out.stderr).contains("thrash-safe")), (Some(64), true));
+}
+
+#[test]
+fn a_sweep_names_every_policy_and_sums_up() {
+    let out = lab(&[
+        "sweep",
+        "--pattern",
+        "seq_64k",
+        "--device",
+        "nfs",
+        "--volume",
+        "0.02",
+        "--policy",
+        "context,amp",
+    ]);
+    let said = text(&out.stdout);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    for name in ["context", "amp", "none", "wave"] {
+        assert!(said.lines().any(|line| line.trim_start().starts_with(name)), "{name}: {said}");
+    }
+    assert!(said.contains("cells in which wave is more than 3 % slower than none: none"), "{said}");
+}
+
+#[test]
+fn a_trace_is_answered_in_two_sentences() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("reads.csv");
+    let rows: String = (0..2000).map(|i| format!("big,{},65536\n", i * 65536)).collect();
+    std::fs::write(&trace, format!("file,offset,length\n{rows}")).unwrap();
+    let out = lab(&["replay", trace.to_str().unwrap(), "--device", "s3"]);
+    let said = text(&out.stdout);
+    assert!(said.starts_with("2000 reads of 131.1 MB in 1 file by 1 thread, 100 % of them"), "{said}");
+    assert!(said.contains("The best fixed window would be on s3"), "{said}");
+    std::fs::write(&trace, "nothing of interest\n").unwrap();
+    let out = lab(&["replay", trace.to_str().unwrap()]);
+    assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(65), 1));
+}
+
+#[test]
+fn recorded_kernels_are_judged_anywhere() {
+    let record = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/judge/6.18.44-ext4-32.txt");
+    let out = lab(&["judge", record]);
+    assert!(out.status.success(), "{}", text(&out.stdout));
+    assert!(text(&out.stdout).contains("24 of 24 patterns"));
+    // One window changed: it is found, and named.
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong.txt");
+    let changed = std::fs::read_to_string(record).unwrap().replacen("order 0 4 3", "order 0 4 2", 1);
+    std::fs::write(&wrong, changed).unwrap();
+    let out = lab(&["judge", wrong.to_str().unwrap()]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stdout).contains("the kernel order 0 4 2, the policy order 0 4 3"));
+}
