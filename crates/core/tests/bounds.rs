@@ -34,6 +34,8 @@ fn check(table: &PageTable, before: &ReadState, ask: Ask, snaps: bool, decisions
             Pattern::Thrash => (before.window.size).max(THRASH_MIN),
             // A request that covers its first window has the next folded in; so has a probe of 2010, exactly.
             Pattern::Initial | Pattern::Subsequent | Pattern::Context if start == ask.page => max + max,
+            // Linux 6.18 never shortens a window at its mark, though the ceiling be lower now.
+            Pattern::Subsequent if decision.why.0 == "mark-hit" => max.max(before.window.size),
             // The stretch to the end of the file.
             _ if snaps => PageCount(max.0 + max.0 / 4),
             _ => max,
