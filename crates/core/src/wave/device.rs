@@ -286,7 +286,9 @@ impl Device {
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
         self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
         self.weigh(now, bytes, together, sent.jump);
-        self.timed(now, bytes, took);
+        if sent.alone {
+            self.timed(now, bytes, took);
+        }
         self.finished += 1;
         self.slow += u32::from(slow);
         self.round_bytes += bytes.0;

@@ -472,6 +472,8 @@ pub struct Wave {
     credit: u64,
     /// Pages lost unread in this epoch.
     lost: u64,
+    /// The longest that somebody waited in this epoch and in the one before.
+    longest_ns: [u64; 2],
     epoch: u32,
     epoch_start: Nanos,
     active_now: u64,
@@ -501,6 +503,7 @@ impl Wave {
             dead: 0,
             credit: 0,
             lost: 0,
+            longest_ns: [0; 2],
             epoch: 0,
             epoch_start: Nanos(0),
             active_now: 0,

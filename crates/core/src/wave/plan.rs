@@ -225,10 +225,13 @@ impl Wave {
         }
         self.counters.stalls += 1;
         self.counters.stalled_ns += took.0;
+        self.longest_ns[0] = self.longest_ns[0].max(took.0);
         if latest.missing == pages.count.0
             && pages.count <= self.config.reader_max
             && let Some(queue) = self.queues.get_mut(&device)
+            && queue.waiting.is_empty()
         {
+            // Where others wait too, it says more of them than of the device.
             queue.device.timed(now, pages.count.bytes(), took);
             if latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(|s| s.course == Course::Seed) {
                 queue.device.timed_alone(took);
@@ -539,7 +542,8 @@ impl Wave {
         let promise = (PROMISE * s.progress().max(s.request)).max(paid);
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
-        let share = self.share();
+        let head = self.on_head(f);
+        let share = self.share() * if head { 7 } else { 4 } / 4;
         let known = f
             .lengths
             .window(s.progress(), PageCount(share), USED_PERCENT)
@@ -548,8 +552,6 @@ impl Wave {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
             _ => {
-                let head = self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0);
-                // A head fetches a window when the one before it is read: half of it is out on average.
                 let speculation = self.speculation_share() * if head { 3 } else { 2 } / 2;
                 if speculation < target {
                     (target, why) = (speculation, Why("R13 share of speculation"));
@@ -573,6 +575,12 @@ impl Wave {
     /// Half the memory believed in, divided by the streams.
     fn share(&self) -> u64 {
         (self.memory_believed / 2 / self.active().max(1)).max(AHEAD_MIN)
+    }
+
+    /// Whether a file lies on a head that seeks. A head fetches a window when the one before it is read: half of it is out on
+    /// average, so that more may be asked for.
+    fn on_head(&self, f: &super::File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0)
     }
 
     /// What may be out unread, divided by the streams.
@@ -731,6 +739,7 @@ impl Wave {
             self.epoch_start = now;
             self.active_before = core::mem::take(&mut self.active_now);
             self.lost = 0;
+            self.longest_ns = [0, self.longest_ns[0]];
             // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).
             let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
             self.memory_believed = (self.memory_believed + memory / 16).min(memory);
@@ -744,7 +753,8 @@ impl Wave {
         }
     }
 
-    /// Ends streams that nobody has touched for long: sixteen of their own intervals and eight of the device's latencies.
+    /// Ends streams that nobody has touched for long: sixteen of their own intervals, eight of the device's latencies, and four
+    /// of the longest waits of late, for whoever waits cannot read on.
     fn sweep(&mut self, now: Nanos) {
         self.sweep_one(now, false);
         self.sweep_one(now, false);
@@ -753,6 +763,7 @@ impl Wave {
 
     /// Looks at the one left alone longest, among the seeds or the others.
     fn sweep_one(&mut self, now: Nanos, seeds: bool) {
+        let longest_ns = self.longest_ns[0].max(self.longest_ns[1]);
         let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
         let Some(&(touched, sid)) = line.front() else { return };
         let stream =
@@ -767,7 +778,7 @@ impl Wave {
             .and_then(|f| self.queues.get(&f.device))
             .and_then(|q| q.device.latency())
             .map_or(50_000_000, |l| l.0);
-        let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000);
+        let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
         let patience = if seeds { patience * 64 } else { patience };
         if now.since(touched).0 >= patience {
             line.pop_front();
