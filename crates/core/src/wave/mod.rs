@@ -351,6 +351,9 @@ struct Wanted {
     demand: bool,
     /// Its reader waits, or will at its next read.
     urgent: bool,
+    /// Its reader has come to it and brings the first of it himself, on a head that others wait for too: it is sent at once,
+    /// so that the head finds both together.
+    beside: bool,
     why: Why,
     /// The stream that it is for: if that ends, nobody wants it.
     stream: Option<StreamId>,
@@ -733,7 +736,15 @@ impl Wave {
             let why = Why("R12 lost, asked again");
             for run in lost {
                 self.explain(now, id, run, plan::whole(run), Pattern::Thrash, why);
-                self.want(Wanted { file: id, pages: run, demand: false, urgent: true, why, stream: None });
+                self.want(Wanted {
+                    file: id,
+                    pages: run,
+                    demand: false,
+                    urgent: true,
+                    beside: false,
+                    why,
+                    stream: None,
+                });
             }
         } else {
             self.unask(id, pages.start);
@@ -859,7 +870,7 @@ impl Wave {
             queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
             queue.last_end = (id, pages.end().0);
             if !wanted.pages.is_empty() {
-                queue.line(demand, wanted.urgent).push_front(wanted);
+                queue.line(demand || wanted.beside, wanted.urgent).push_front(wanted);
             }
             let fetch = FetchId(self.next_fetch);
             self.next_fetch += 1;
@@ -872,8 +883,10 @@ impl Wave {
     /// What was to be fetched ahead around `page` is wanted now: it goes before what nobody waits for.
     fn promote(&mut self, id: FileId, page: u64) {
         let Some(queue) = self.files.get(&id).and_then(|f| self.queues.get_mut(&f.device)) else { return };
-        if let Some(wanted) = queue.ahead.take_around(id, page) {
-            queue.urgent.push_back(Wanted { urgent: true, ..wanted });
+        let crowded = queue.waiting.len() > 1 && queue.device.trip_pages() > 0 && !self.config.waste_absolute;
+        let urgent = if crowded { queue.urgent.take_around(id, page) } else { None };
+        if let Some(wanted) = urgent.or_else(|| queue.ahead.take_around(id, page)) {
+            queue.line(crowded, true).push_back(Wanted { urgent: true, beside: crowded, ..wanted });
         }
     }
 
@@ -884,7 +897,7 @@ impl Wave {
             return;
         }
         let queue = self.queues.entry(f.device).or_default();
-        queue.line(wanted.demand, wanted.urgent).push_back(Wanted { pages, ..wanted });
+        queue.line(wanted.demand || wanted.beside, wanted.urgent).push_back(Wanted { pages, ..wanted });
     }
 }
 

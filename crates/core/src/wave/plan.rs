@@ -129,7 +129,15 @@ impl Wave {
         if missing > 0 {
             let why = Why("R14 rest of a large read");
             self.explain(now, id, pages, whole(rest), Pattern::Oversize, why);
-            self.want(Wanted { file: id, pages: rest, demand: true, urgent: true, why, stream: None });
+            self.want(Wanted {
+                file: id,
+                pages: rest,
+                demand: true,
+                urgent: true,
+                beside: false,
+                why,
+                stream: None,
+            });
         }
     }
 
@@ -384,7 +392,15 @@ impl Wave {
             }
         }
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
-        self.want(Wanted { file: id, pages: region, demand: false, urgent: true, why, stream: None });
+        self.want(Wanted {
+            file: id,
+            pages: region,
+            demand: false,
+            urgent: true,
+            beside: false,
+            why,
+            stream: None,
+        });
     }
 
     /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
@@ -656,6 +672,7 @@ impl Wave {
                 pages: window,
                 demand: false,
                 urgent: false,
+                beside: false,
                 why,
                 stream: Some(sid),
             });
@@ -702,7 +719,15 @@ impl Wave {
             f.table.set(PageBit::Mark, mark);
             self.touch_leaves(file, mark);
         }
-        self.want(Wanted { file, pages: window, demand: false, urgent, why, stream: Some(sid) });
+        self.want(Wanted {
+            file,
+            pages: window,
+            demand: false,
+            urgent,
+            beside: false,
+            why,
+            stream: Some(sid),
+        });
     }
 
     /// R15: the program's own advice.
@@ -721,7 +746,15 @@ impl Wave {
                 let pages = pages.intersection(Extent::new(0, f.end));
                 let pages = Extent { count: pages.count.min(PageCount(self.memory_believed / 2)), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
-                self.want(Wanted { file: id, pages, demand: false, urgent: true, why, stream: None });
+                self.want(Wanted {
+                    file: id,
+                    pages,
+                    demand: false,
+                    urgent: true,
+                    beside: false,
+                    why,
+                    stream: None,
+                });
             }
         }
     }
