@@ -42,17 +42,19 @@ mod device;
 mod lengths;
 mod locate;
 mod plan;
+mod queue;
 mod stream;
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::table::{PageBit, PageTable};
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::window::Window;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use density::Density;
-use device::{Device, Sent};
+use device::Sent;
 use lengths::Lengths;
+use queue::{Queue, Wanted, piece_pages, take_next};
 use stream::{Course, StreamId, Streams};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
@@ -344,112 +346,6 @@ struct Flight {
     sent: Sent,
 }
 
-/// A part of a window that was decided and not yet sent.
-struct Wanted {
-    file: FileId,
-    pages: Extent,
-    demand: bool,
-    /// Its reader waits, or will at its next read.
-    urgent: bool,
-    /// Its reader has come to it and brings the first of it himself, on a head that others wait for too: it is sent at once,
-    /// so that the head finds both together.
-    beside: bool,
-    why: Why,
-    /// The stream that it is for: if that ends, nobody wants it.
-    stream: Option<StreamId>,
-}
-
-/// Parts of windows in the order in which they were decided; any of them can be found by where it starts.
-#[derive(Default)]
-struct Line {
-    order: VecDeque<(FileId, u64)>,
-    parts: BTreeMap<(FileId, u64), VecDeque<Wanted>>,
-}
-
-impl Line {
-    fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    fn push_back(&mut self, wanted: Wanted) {
-        let key = (wanted.file, wanted.pages.start.0);
-        self.order.push_back(key);
-        self.parts.entry(key).or_default().push_back(wanted);
-    }
-
-    fn push_front(&mut self, wanted: Wanted) {
-        let key = (wanted.file, wanted.pages.start.0);
-        self.order.push_front(key);
-        self.parts.entry(key).or_default().push_front(wanted);
-    }
-
-    /// Where the oldest part starts.
-    fn oldest(&self) -> Option<(FileId, u64)> {
-        self.order.iter().find(|key| self.parts.contains_key(key)).copied()
-    }
-
-    /// The part that starts at `key`.
-    fn take(&mut self, key: (FileId, u64)) -> Option<Wanted> {
-        let parts = self.parts.get_mut(&key)?;
-        let wanted = parts.pop_front();
-        if parts.is_empty() {
-            self.parts.remove(&key);
-        }
-        wanted
-    }
-
-    /// The part that holds `page` or starts not far behind it.
-    fn take_around(&mut self, file: FileId, page: u64) -> Option<Wanted> {
-        let behind = self.parts.range(..=(file, page)).next_back();
-        let held = behind.filter(|((f, _), parts)| *f == file && parts[0].pages.end().0 > page);
-        let near = || self.parts.range((file, page)..=(file, page.saturating_add(64))).next();
-        let key = *held.or_else(near)?.0;
-        self.take(key)
-    }
-
-    /// The oldest part. Entries of `order` whose part was taken by [`Line::take`] are passed over.
-    fn take_oldest(&mut self) -> Option<Wanted> {
-        while let Some(key) = self.order.pop_front() {
-            if let Some(wanted) = self.take(key) {
-                return Some(wanted);
-            }
-        }
-        None
-    }
-}
-
-/// Demand in its order; else what starts at `near`, urgent or not; else what is urgent; else the rest.
-fn take_next([demand, urgent, ahead]: [&mut Line; 3], near: Option<(FileId, u64)>) -> Option<Wanted> {
-    demand
-        .take_oldest()
-        .or_else(|| near.and_then(|key| urgent.take(key).or_else(|| ahead.take(key))))
-        .or_else(|| urgent.take_oldest())
-        .or_else(|| ahead.take_oldest())
-}
-
-impl Queue {
-    fn line(&mut self, demand: bool, urgent: bool) -> &mut Line {
-        match (demand, urgent) {
-            (true, _) => &mut self.demand,
-            (_, true) => &mut self.urgent,
-            _ => &mut self.ahead,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    device: Device,
-    demand: Line,
-    urgent: Line,
-    ahead: Line,
-    /// Readers that wait for the device.
-    waiting: BTreeSet<u32>,
-    /// Where the latest request ended, and how many pages have gone out since it last jumped.
-    last_end: (FileId, u64),
-    run: u64,
-}
-
 /// The brain of a run.
 pub struct Wave {
     config: Config,
@@ -726,6 +622,10 @@ impl Wave {
     /// for reasons of its own (R12). A stream that lost much has not asked for it, and asks for what it may have then.
     fn dropped(&mut self, now: Nanos, id: FileId, pages: Extent) {
         let Some(f) = self.files.get(&id) else { return };
+        if f.table.count(PageBit::Present, pages).0 == 0 {
+            // Not there yet is not gone.
+            return;
+        }
         let lost: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
         let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
         let count: u64 = lost.iter().map(|run| run.count.0).sum();
@@ -899,12 +799,4 @@ impl Wave {
         let queue = self.queues.entry(f.device).or_default();
         queue.line(wanted.demand || wanted.beside, wanted.urgent).push_back(Wanted { pages, ..wanted });
     }
-}
-
-/// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; at least
-/// 128 KiB, at most what the driver can send.
-fn piece_pages(device: &Device, request_max: PageCount) -> u64 {
-    let eighth = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
-    let eighth = if eighth.is_power_of_two() { eighth } else { eighth.next_power_of_two() / 2 };
-    eighth.clamp(32, request_max.0.max(32)).min(request_max.0.max(1))
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
 //!                              cut or raised by  runs that ended (R9)
-//!                              cut to            its share of half the memory, and of the speculation allowed (R13)
+//!                              cut to            its share of half the memory, and of the speculation allowed (R13); on a head
+//!                                                of seven eighths, and of half as much again, since half is out on average
 //! ```
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
@@ -237,12 +238,15 @@ impl Wave {
         if latest.missing == pages.count.0
             && pages.count <= self.config.reader_max
             && let Some(queue) = self.queues.get_mut(&device)
-            && queue.waiting.is_empty()
         {
-            // Where others wait too, it says more of them than of the device.
-            queue.device.timed(now, pages.count.bytes(), took);
-            if latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(|s| s.course == Course::Seed) {
-                queue.device.timed_alone(took);
+            // Where others wait too, a time says more of them than of the device, unless it is the shortest so far.
+            let news = queue.device.latency().is_none_or(|latency| took < latency);
+            if queue.waiting.is_empty() || news {
+                queue.device.timed(now, pages.count.bytes(), took);
+                let seed = |s: &Stream| s.course == Course::Seed;
+                if latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
+                    queue.device.timed_alone(took);
+                }
             }
         }
         let Some(sid) = latest.stream else { return };
@@ -472,17 +476,8 @@ impl Wave {
         let f = &self.files[&s.file];
         let down = s.course == Course::Backward;
         let out = s.out();
-        // Ask again when a quarter of it is read; where requests near one another are far cheaper than apart (a head that
-        // seeks), when more is, so that what is fetched at once is worth the way.
-        let readers = self.queues.get(&f.device).map_or(1, |q| q.waiting.len() as u64).max(1);
-        let device = self.queues.get(&f.device).map(|q| &q.device);
-        let worth = device.map_or(0, |d| d.trip_pages().max(d.unit().0 / crate::units::PAGE_SIZE / 8));
-        let rest = if device.is_some_and(|d| d.trip_pages() > 0) { target / 8 } else { target / 2 };
+        let step = self.step(f, target);
         let Some(s) = self.streams.get_mut(sid) else { return };
-        // A few pages at a time are not worth a request.
-        let few = FEW.min(target / 2);
-        let least = (target * readers / (readers + 3)).min(target - rest);
-        let step = worth.clamp(least, target - rest).max(few).max(1);
         let urgent = core::mem::take(&mut s.waited) || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
@@ -527,6 +522,21 @@ impl Wave {
         };
         let mark = Some(Extent::new(mark, mark_width));
         self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent });
+    }
+
+    /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
+    ///
+    /// A quarter of it, so that the next are there in time; more where several readers wait, for they do not wait for one
+    /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window; on a head
+    /// a whole trip, up to seven eighths.
+    fn step(&self, f: &super::File, target: u64) -> u64 {
+        let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
+        let trip = queue.device.trip_pages();
+        let worth = trip.max(PageCount::holding(queue.device.unit()).0 / 8);
+        let most = target - if trip > 0 { target / 8 } else { target / 2 };
+        let readers = (queue.waiting.len() as u64).max(1);
+        let least = (target * readers / (readers + 3)).min(most);
+        worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
     }
 
     /// R2: a mark was passed unseen. Whose it was has come so far.
@@ -575,8 +585,9 @@ impl Wave {
             }
         }
         let enough = self.queues.get(&f.device).map_or(u64::MAX, |q| {
-            let flight =
-                2 * u64::from(q.device.flight_max()) * super::piece_pages(&q.device, self.config.request_max);
+            let flight = 2
+                * u64::from(q.device.flight_max())
+                * super::queue::piece_pages(&q.device, self.config.request_max);
             flight.max(2 * q.device.trip_pages())
         });
         if enough < target {

@@ -1,0 +1,173 @@
+//! What was decided and not yet sent, and in which order it goes out.
+//!
+//! ```text
+//!  demand   somebody waits for it, or it lies beside what a reader of a crowded head brings himself     sent at once
+//!  near     it continues the latest request: a head is there already                                     \
+//!  urgent   its reader waits, or will at its next read                                                     > while there is room
+//!  ahead    nobody waits for it                                                                          /
+//! ```
+//!
+//! Worked example (test `a_trip_is_finished_before_the_head_moves_on`): urgent [100,132) and [900,932), the latest request ended
+//! at 900: [900,932) goes first, then [100,132).
+
+use super::device::Device;
+use super::stream::StreamId;
+use crate::decision::Why;
+use crate::units::{Bytes, Extent, FileId, PageCount};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A part of a window that was decided and not yet sent.
+pub(super) struct Wanted {
+    pub(super) file: FileId,
+    pub(super) pages: Extent,
+    pub(super) demand: bool,
+    /// Its reader waits, or will at its next read.
+    pub(super) urgent: bool,
+    /// Its reader has come to it and brings the first of it himself, on a head that others wait for too: it is sent at once,
+    /// so that the head finds both together.
+    pub(super) beside: bool,
+    pub(super) why: Why,
+    /// The stream that it is for: if that ends, nobody wants it.
+    pub(super) stream: Option<StreamId>,
+}
+
+/// Parts of windows in the order in which they were decided; any of them can be found by where it starts.
+#[derive(Default)]
+pub(super) struct Line {
+    order: VecDeque<(FileId, u64)>,
+    parts: BTreeMap<(FileId, u64), VecDeque<Wanted>>,
+}
+
+impl Line {
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    pub(super) fn push_back(&mut self, wanted: Wanted) {
+        let key = (wanted.file, wanted.pages.start.0);
+        self.order.push_back(key);
+        self.parts.entry(key).or_default().push_back(wanted);
+    }
+
+    pub(super) fn push_front(&mut self, wanted: Wanted) {
+        let key = (wanted.file, wanted.pages.start.0);
+        self.order.push_front(key);
+        self.parts.entry(key).or_default().push_front(wanted);
+    }
+
+    /// Where the oldest part starts.
+    pub(super) fn oldest(&self) -> Option<(FileId, u64)> {
+        self.order.iter().find(|key| self.parts.contains_key(key)).copied()
+    }
+
+    /// The part that starts at `key`.
+    pub(super) fn take(&mut self, key: (FileId, u64)) -> Option<Wanted> {
+        let parts = self.parts.get_mut(&key)?;
+        let wanted = parts.pop_front();
+        if parts.is_empty() {
+            self.parts.remove(&key);
+        }
+        wanted
+    }
+
+    /// The part that holds `page` or starts not far behind it.
+    pub(super) fn take_around(&mut self, file: FileId, page: u64) -> Option<Wanted> {
+        let behind = self.parts.range(..=(file, page)).next_back();
+        let held = behind.filter(|((f, _), parts)| *f == file && parts[0].pages.end().0 > page);
+        let near = || self.parts.range((file, page)..=(file, page.saturating_add(64))).next();
+        let key = *held.or_else(near)?.0;
+        self.take(key)
+    }
+
+    /// The oldest part. Entries of `order` whose part was taken by [`Line::take`] are passed over.
+    pub(super) fn take_oldest(&mut self) -> Option<Wanted> {
+        while let Some(key) = self.order.pop_front() {
+            if let Some(wanted) = self.take(key) {
+                return Some(wanted);
+            }
+        }
+        None
+    }
+}
+
+/// Demand in its order; else what starts at `near`, urgent or not; else what is urgent; else the rest.
+pub(super) fn take_next(
+    [demand, urgent, ahead]: [&mut Line; 3],
+    near: Option<(FileId, u64)>,
+) -> Option<Wanted> {
+    demand
+        .take_oldest()
+        .or_else(|| near.and_then(|key| urgent.take(key).or_else(|| ahead.take(key))))
+        .or_else(|| urgent.take_oldest())
+        .or_else(|| ahead.take_oldest())
+}
+
+impl Queue {
+    pub(super) fn line(&mut self, demand: bool, urgent: bool) -> &mut Line {
+        match (demand, urgent) {
+            (true, _) => &mut self.demand,
+            (_, true) => &mut self.urgent,
+            _ => &mut self.ahead,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) device: Device,
+    pub(super) demand: Line,
+    pub(super) urgent: Line,
+    pub(super) ahead: Line,
+    /// Readers that wait for the device.
+    pub(super) waiting: BTreeSet<u32>,
+    /// Where the latest request ended, and how many pages have gone out since it last jumped.
+    pub(super) last_end: (FileId, u64),
+    pub(super) run: u64,
+}
+
+/// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; at least
+/// 128 KiB, at most what the driver can send.
+pub(super) fn piece_pages(device: &Device, request_max: PageCount) -> u64 {
+    let eighth = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
+    let eighth = if eighth.is_power_of_two() { eighth } else { eighth.next_power_of_two() / 2 };
+    eighth.clamp(32, request_max.0.max(32)).min(request_max.0.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(start: u64) -> Wanted {
+        let pages = Extent::new(start, 32);
+        Wanted {
+            file: FileId(1),
+            pages,
+            demand: false,
+            urgent: true,
+            beside: false,
+            why: Why("R2 next"),
+            stream: None,
+        }
+    }
+
+    #[test]
+    fn a_trip_is_finished_before_the_head_moves_on() {
+        let [mut demand, mut urgent, mut ahead] = [Line::default(), Line::default(), Line::default()];
+        urgent.push_back(part(100));
+        urgent.push_back(part(900));
+        let mut next =
+            |near| take_next([&mut demand, &mut urgent, &mut ahead], near).map(|w| w.pages.start.0);
+        assert_eq!(next(Some((FileId(1), 900))), Some(900));
+        assert_eq!(next(Some((FileId(1), 932))), Some(100));
+        assert_eq!(next(None), None);
+    }
+
+    #[test]
+    fn what_is_waited_for_goes_before_the_trip() {
+        let [mut demand, mut urgent, mut ahead] = [Line::default(), Line::default(), Line::default()];
+        urgent.push_back(part(900));
+        demand.push_back(part(5000));
+        let next = take_next([&mut demand, &mut urgent, &mut ahead], Some((FileId(1), 900)));
+        assert_eq!(next.map(|w| w.pages.start.0), Some(5000));
+    }
+}
