@@ -47,6 +47,16 @@ impl Place {
         run.arg("run").args(options).arg("--").args(command).current_dir(self.dir.path());
         run.env_remove("BOWWAVE").env_remove("LD_PRELOAD").env_remove("BOWWAVE_SEGMENT");
         run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Who calls us in the background, or by nohup, has them ignored, and what is ignored is inherited.
+        // SAFETY: sets dispositions, between fork and exec.
+        unsafe {
+            run.pre_exec(|| {
+                for number in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+                    libc::signal(number, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
         run
     }
 
