@@ -522,7 +522,7 @@ fn a_static_program_runs_unchanged_and_is_named() {
         println!("skipped: cc -static does not work here");
         return;
     }
-    let (output, report) = place.report(&[], &["./fixed"]);
+    let (output, report) = place.report(&["--observer", "preload"], &["./fixed"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(6), "{said}");
     assert!(output.stdout == bytes(DATA_BYTES));
@@ -548,7 +548,7 @@ fn a_setuid_program_runs_unchanged_and_is_named() {
         return;
     }
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    let (output, report) = place.report(&[], &command);
+    let (output, report) = place.report(&["--observer", "preload"], &command);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert_eq!(report["not_steered"]["set-uid program"], 1);
