@@ -630,7 +630,9 @@ impl Wave {
         let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
         let count: u64 = lost.iter().map(|run| run.count.0).sum();
         self.lost += count;
-        let few = LOST_FEW + self.unread / LOST_SHARE >= self.lost;
+        // Where what is out fills much of the memory, it is the memory that is short.
+        let roomy = 4 * self.unread < self.memory_believed;
+        let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
         self.forget(id, pages, true);
         if few && count > 0 {
             let why = Why("R12 lost, asked again");

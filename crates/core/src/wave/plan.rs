@@ -4,7 +4,7 @@
 //! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
 //!                              cut or raised by  runs that ended (R9)
 //!                              cut to            its share of half the memory, and of the speculation allowed (R13); on a head
-//!                                                of seven eighths, and of half as much again, since half is out on average
+//!                                                of half as much again of both, since half is out on average
 //! ```
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
@@ -569,7 +569,7 @@ impl Wave {
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let head = self.on_head(f);
-        let share = self.share() * if head { 7 } else { 4 } / 4;
+        let share = self.share() * if head { 3 } else { 2 } / 2;
         let known = f
             .lengths
             .window(s.progress(), PageCount(share), USED_PERCENT)
