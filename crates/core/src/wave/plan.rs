@@ -568,8 +568,7 @@ impl Wave {
         let promise = (PROMISE * s.progress().max(s.request)).max(paid);
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
-        let head = self.on_head(f);
-        let share = self.share() * if head { 3 } else { 2 } / 2;
+        let share = self.asked_for(f, self.share());
         let known = f
             .lengths
             .window(s.progress(), PageCount(share), USED_PERCENT)
@@ -578,7 +577,7 @@ impl Wave {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
             _ => {
-                let speculation = self.speculation_share() * if head { 3 } else { 2 } / 2;
+                let speculation = self.asked_for(f, self.speculation_share());
                 if speculation < target {
                     (target, why) = (speculation, Why("R13 share of speculation"));
                 }
@@ -604,10 +603,11 @@ impl Wave {
         (self.memory_believed / 2 / self.active().max(1)).max(AHEAD_MIN)
     }
 
-    /// Whether a file lies on a head that seeks. A head fetches a window when the one before it is read: half of it is out on
-    /// average, so that more may be asked for.
-    fn on_head(&self, f: &super::File) -> bool {
-        self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0)
+    /// Pages that may be asked for where `pages` may be out: half as much again on a head that seeks, for it fetches a window
+    /// when the one before it is read, so that half of it is out on average.
+    fn asked_for(&self, f: &super::File, pages: u64) -> u64 {
+        let head = self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0);
+        if head { pages * 3 / 2 } else { pages }
     }
 
     /// What may be out unread, divided by the streams.
