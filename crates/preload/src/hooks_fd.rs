@@ -46,6 +46,7 @@ openers! {
     fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) = libc::SYS_openat, (dir, path, flags);
 }
 
+/// A function that is ours where the program calls libc's: `$call` is the one that it meant.
 macro_rules! hook {
     ($(#[doc = $doc:literal] fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $number:expr, |$call:ident| $body:expr;)*) => {
         $(
@@ -59,6 +60,7 @@ macro_rules! hook {
         )*
     };
 }
+pub(crate) use hook;
 
 hook! {
     /// Forgotten first: afterwards the number may be another thread's.

@@ -6,6 +6,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{off_t, size_t};
 
+use crate::hooks_fd::hook;
 use crate::maps::{self, Range};
 use crate::real::{self, or_raw};
 use crate::state;
@@ -17,20 +18,6 @@ fn note(at: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offs
     if at != libc::MAP_FAILED && !nothing && state::segment().is_some() {
         maps::mapped(Range::new(at.addr(), len), prot, flags, fd, offset.cast_unsigned());
     }
-}
-
-macro_rules! hook {
-    ($(#[doc = $doc:literal] fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $number:expr, |$call:ident| $body:expr;)*) => {
-        $(
-            #[doc = $doc]
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-                // SAFETY: the program's own arguments, for the function that it meant.
-                let $call = || unsafe { or_raw!($name($($arg),*), $number) as $ret };
-                $body
-            }
-        )*
-    };
 }
 
 /// A pointer from the number that a plain system call gives.
