@@ -1,0 +1,19 @@
+//! Bytes from anywhere.
+//!
+//! A [`Storage`] is one object that can be read: a local file, a URL, an object in a bucket, a piece of memory. This crate
+//! moves its bytes and knows nothing of pages or windows; who decides what to read is above it.
+//!
+//! ```text
+//!   bowwave (the engine) ── read_at(offset, frames, until) ──> Storage ──> a disk, a server, memory
+//! ```
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod error;
+mod memory;
+mod scatter;
+mod storage;
+
+pub use error::Error;
+pub use memory::MemoryStorage;
+pub use scatter::Scatter;
+pub use storage::{Meta, Storage, Until};
