@@ -81,6 +81,9 @@ pub(crate) struct Args {
     /// Write every run, raw, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the decisions of the last bowwave run to this file, for `bowwave explain`
+    #[arg(long, value_name = "FILE")]
+    explain: Option<PathBuf>,
     /// Name of the state of the program, kept in the JSON
     #[arg(long, value_name = "TEXT")]
     commit: Option<String>,
@@ -180,7 +183,8 @@ impl Bench<'_> {
                         cat_first: arm == Arm::Cat,
                         ..spec.clone()
                     };
-                    let cell = Cell { exe: self.exe, place, arm, spec, plan: &plan, explain: None };
+                    let explain = self.args.explain.as_deref();
+                    let cell = Cell { exe: self.exe, place, arm, spec, plan: &plan, explain };
                     let run = cell.play()?;
                     self.bar.inc(1);
                     self.runs.push(Run {

@@ -326,7 +326,7 @@ impl Wave {
         if epoch == self.epoch {
             self.active_now = self.active_now.saturating_sub(1);
         } else if epoch == self.epoch.wrapping_sub(1) {
-            self.active_before = self.active_before.saturating_sub(1);
+            self.active_before[0] = self.active_before[0].saturating_sub(1);
         }
     }
 

@@ -376,7 +376,8 @@ pub struct Wave {
     epoch: u32,
     epoch_start: Nanos,
     active_now: u64,
-    active_before: u64,
+    /// Streams that were active in the epoch before this one, and in the one before that.
+    active_before: [u64; 2],
     counters: Counters,
     changed: Vec<(FileId, u64)>,
     trace: VecDeque<Explained>,
@@ -406,7 +407,7 @@ impl Wave {
             epoch: 0,
             epoch_start: Nanos(0),
             active_now: 0,
-            active_before: 0,
+            active_before: [0; 2],
             counters: Counters::default(),
             changed: Vec::new(),
             trace: VecDeque::new(),
@@ -425,6 +426,8 @@ impl Wave {
                 let marks = self.files.get_mut(&file).map_or(0, |f| f.table.clear(PageBit::Mark, pages).0);
                 if marks > 0 {
                     self.passed(now, file, pages);
+                } else {
+                    self.came_quietly(now, file, pages);
                 }
             }
             Input::Arrived { fetch } => self.arrived(now, fetch, true),

@@ -26,6 +26,7 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::window::Window;
+use alloc::collections::btree_map::Entry;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
@@ -359,7 +360,8 @@ impl Wave {
             let (start, end) = (s.frontier, (s.next + ahead).min(self.files[&id].end));
             s.frontier = s.frontier.max(end);
             let window = Extent::between(PageIndex(start), PageIndex(end));
-            self.fetch(now, sid, Asked { read: pages, window, mark: None, pattern, why, urgent: true });
+            let mark = Some(Extent::new(start, 1));
+            self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
             return;
         }
         if missing > 0 {
@@ -539,22 +541,46 @@ impl Wave {
         worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
     }
 
-    /// R2: a mark was passed unseen. Whose it was has come so far.
+    /// R2: a mark was passed unseen. Whose it was has come so far; a seed for which something was fetched has gone on.
     pub(super) fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) {
         let Some(f) = self.files.get_mut(&id) else { return };
         let Some((&next, &sid)) = f.forward.range(..=pages.start.0).next_back() else { return };
-        let up = |s: &&mut Stream| s.course == Course::Forward && s.reads > 2 && pages.start.0 < s.frontier;
-        let Some(s) = self.streams.get_mut(sid).filter(up) else { return };
-        f.forward.remove(&next);
-        s.next = next.max(pages.end().0);
-        s.frontier = s.frontier.max(s.next);
-        s.last = now;
-        let displaced = f.forward.insert(s.next, sid).filter(|&other| other != sid);
-        if let Some(other) = displaced {
-            self.end(other);
+        let Some(s) = self.streams.get_mut(sid).filter(|s| pages.start.0 < s.frontier) else { return };
+        match s.course {
+            Course::Forward if s.reads > 2 => {
+                f.forward.remove(&next);
+                s.next = next.max(pages.end().0);
+                s.frontier = s.frontier.max(s.next);
+                s.last = now;
+                let displaced = f.forward.insert(s.next, sid).filter(|&other| other != sid);
+                if let Some(other) = displaced {
+                    self.end(other);
+                }
+                self.mark_active(now, sid);
+            }
+            Course::Seed | Course::Forward if next == pages.start.0 => self.advance(now, sid, pages),
+            _ => return,
         }
-        self.mark_active(now, sid);
         self.plan_stream(now, sid, pages, Why("R2 next"));
+    }
+
+    /// R2: a stream's reader has come so far without a word. It is alive and counts among those that share (R13), however long
+    /// its window lasts.
+    pub(super) fn came_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let Some((&next, &sid)) = f.forward.range(pages.start.0..pages.end().0).next_back() else { return };
+        let up = |s: &&mut Stream| s.course == Course::Forward && s.reads > 2;
+        let Some(s) = self.streams.get_mut(sid).filter(up) else { return };
+        let end = pages.end().0;
+        if let Entry::Vacant(place) = f.forward.entry(end) {
+            place.insert(sid);
+            f.forward.remove(&next);
+            s.next = end;
+            s.frontier = s.frontier.max(end);
+        }
+        s.heard_of(now);
+        self.mark_active(now, sid);
+        self.sweep(now);
     }
 
     /// Pages that the rules want ahead of a stream, and the rule that had the last word.
@@ -598,9 +624,12 @@ impl Wave {
         (target, why)
     }
 
-    /// Half the memory believed in, divided by the streams.
+    /// Half the memory believed in, divided by the streams, and by as many more as the last epoch has brought to those that were
+    /// there: what is asked for now must still be there when those to come have had their share.
     fn share(&self) -> u64 {
-        (self.memory_believed / 2 / self.active().max(1)).max(AHEAD_MIN)
+        let [before, earlier] = self.active_before;
+        let newcomers = if earlier > 0 { before.saturating_sub(earlier) } else { 0 };
+        (self.memory_believed / 2 / (self.active() + newcomers).max(1)).max(AHEAD_MIN)
     }
 
     /// Pages that may be asked for where `pages` may be out: half as much again on a head that seeks, for it fetches a window
@@ -772,7 +801,7 @@ impl Wave {
 
     /// Streams active in this epoch or the last.
     pub(super) fn active(&self) -> u64 {
-        self.active_now.max(self.active_before)
+        self.active_now.max(self.active_before[0])
     }
 
     pub(super) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
@@ -781,7 +810,7 @@ impl Wave {
         if now.since(self.epoch_start).0 > EPOCH.0.max(turns) {
             self.epoch = self.epoch.wrapping_add(1);
             self.epoch_start = now;
-            self.active_before = core::mem::take(&mut self.active_now);
+            self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
             self.lost = 0;
             self.longest_ns = [0, self.longest_ns[0]];
             // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).

@@ -53,7 +53,7 @@ pub(crate) struct Stream {
     /// Largest forward skip over unread pages that the reader has shown.
     pub(crate) skip: u64,
     pub(crate) last: Nanos,
-    /// Mean time between the reads seen, in ns.
+    /// Mean time from one word of it to the next, in ns.
     pub(crate) interval_ns: u64,
     /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
     pub(crate) serial: u64,
@@ -101,9 +101,14 @@ impl Stream {
 
     /// Counts one more read at `now`.
     pub(crate) fn touched(&mut self, now: Nanos) {
+        self.heard_of(now);
+        self.reads += 1;
+    }
+
+    /// It was heard of at `now`, by a read or by what was read quietly.
+    pub(crate) fn heard_of(&mut self, now: Nanos) {
         let gap = now.since(self.last).0;
         self.interval_ns = if self.reads <= 1 { gap } else { (self.interval_ns * 3 + gap) / 4 };
-        self.reads += 1;
         self.last = now;
     }
 }
