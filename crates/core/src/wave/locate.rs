@@ -21,6 +21,8 @@ use crate::view::View;
 const LOOKS_MAX: usize = 4;
 /// Pages of history looked at for R4.
 const HISTORY_MAX: PageCount = PageCount(512);
+/// A read is told at most so many pages after it: 64 MiB, more than a window has.
+const LATE_MAX: u64 = 16_384;
 /// Seeds that must follow one before it counts as a run that ended.
 const FOLLOWERS: usize = 64;
 /// A stream that was forgotten and came back is given so long between its reads.
@@ -80,6 +82,16 @@ impl Wave {
                 return Place::Continues(sid);
             }
             if q + n <= next && next - q <= slack && (q >= s.first || s.course == Course::Forward) {
+                return Place::Repeats(sid);
+            }
+            // Told late: what it has read quietly since then has moved its stream on already.
+            let since = Extent::between(PageIndex(q), PageIndex(next));
+            if s.course == Course::Forward
+                && q >= s.first
+                && since.count.0 <= LATE_MAX
+                && f.table.count(PageBit::Used, since) == since.count
+                && f.table.resident(pages) == pages.count
+            {
                 return Place::Repeats(sid);
             }
         }
