@@ -479,13 +479,14 @@ impl Wave {
         let down = s.course == Course::Backward;
         let out = s.out();
         let step = self.step(f, target);
+        let little = if self.trip(f) > 0 { step / 16 } else { step / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };
         let urgent = core::mem::take(&mut s.waited) || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
         // What it may have changes with every stream that comes and goes: a little less than a step is worth asking for, since
-        // a reader in a hurry is past the next mark before that is seen.
-        if target < out + step - step / 4 {
+        // a reader in a hurry is past the next mark before that is seen. A trip of a head should be a whole one.
+        if target < out + step - little {
             // Far enough. It will be time again where the reader has come a step nearer to the end of what is out.
             let left = target.saturating_sub(step).min(out);
             let mark = if down { s.frontier + left } else { s.frontier - left };
@@ -635,8 +636,12 @@ impl Wave {
     /// Pages that may be asked for where `pages` may be out: half as much again on a head that seeks, for it fetches a window
     /// when the one before it is read, so that half of it is out on average.
     fn asked_for(&self, f: &super::File, pages: u64) -> u64 {
-        let head = self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0);
-        if head { pages * 3 / 2 } else { pages }
+        if self.trip(f) > 0 { pages * 3 / 2 } else { pages }
+    }
+
+    /// Pages that a trip of the file's head should bring; 0 where there is no head.
+    fn trip(&self, f: &super::File) -> u64 {
+        self.queues.get(&f.device).map_or(0, |q| q.device.trip_pages())
     }
 
     /// What may be out unread, divided by the streams.
