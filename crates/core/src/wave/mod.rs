@@ -20,12 +20,12 @@
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
 //! | R7 stride | three reads equally far apart predict the fourth | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
-//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended (lengths.rs) | ends of runs |
+//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, half of it where it is cheap (lengths.rs) | ends of runs |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for | none |
-//! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it | reads |
+//! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more | advice |
 //!
 //! Worked example, one reader of 8 KiB on a device that takes 30 ms (pages; `tests/wave/r03-waited.txt` owns the numbers):
@@ -53,8 +53,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use density::Density;
 use device::Sent;
-use lengths::Lengths;
-use queue::{Queue, Wanted, piece_pages, take_next};
+use lengths::{Lengths, USED_PERCENT};
+use queue::{Queue, Wanted, piece_pages, take_next, together};
 use stream::{Course, StreamId, Streams};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
@@ -75,8 +75,6 @@ const SPECULATION_MIN: u64 = 512;
 /// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
 /// object store.
 const SPECULATION_MAX: u64 = 12288;
-/// Of a window cut or raised by R9 this share must be used on average.
-const USED_PERCENT: u64 = 85;
 /// An active stream is one that was touched in this epoch or the last.
 const EPOCH: Nanos = Nanos::from_ms(2000);
 
@@ -221,7 +219,8 @@ pub enum Input {
 /// What the driver is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Fetch these pages, none of which is present or in flight as far as is known.
+    /// Fetch these pages, none of which is present or in flight as far as is known, but for those next to them that their
+    /// reader is about to bring himself: whoever is first brings them (R14).
     Fetch {
         /// To be named on arrival.
         id: FetchId,
@@ -342,6 +341,8 @@ struct Flight {
     file: FileId,
     device: u64,
     pages: Extent,
+    /// What the reader does not bring himself.
+    ours: PageCount,
     issued: Nanos,
     sent: Sent,
 }
@@ -605,7 +606,7 @@ impl Wave {
         self.arrivals.push_back((now, flight.file, flight.pages));
         if let Some(queue) = self.queues.get_mut(&flight.device) {
             if sent {
-                queue.device.finished(now, flight.pages.count.bytes(), now.since(flight.issued), flight.sent);
+                queue.device.finished(now, flight.ours.bytes(), now.since(flight.issued), flight.sent);
             } else {
                 queue.device.gone();
             }
@@ -622,7 +623,8 @@ impl Wave {
     }
 
     /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
-    /// for reasons of its own (R12). A stream that lost much has not asked for it, and asks for what it may have then.
+    /// for reasons of its own (R12). Not so by a head, which would travel as far for them as for their reader, should he come.
+    /// A stream that lost much has not asked for it, and asks for what it may have then.
     fn dropped(&mut self, now: Nanos, id: FileId, pages: Extent) {
         let Some(f) = self.files.get(&id) else { return };
         if f.table.count(PageBit::Present, pages).0 == 0 {
@@ -636,7 +638,11 @@ impl Wave {
         // Where what is out fills much of the memory, it is the memory that is short.
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
+        let head = self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0);
         self.forget(id, pages, true);
+        if few && head {
+            return;
+        }
         if few && count > 0 {
             let why = Why("R12 lost, asked again");
             for run in lost {
@@ -761,14 +767,19 @@ impl Wave {
             let (Some(file), Some(hole)) = (file, hole) else { continue };
             // Pieces keep to multiples of their size, so that two windows that meet share no request.
             let room = piece_max - hole.start.0 % piece_max;
-            let pages = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
+            let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
+            let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
+            let own = queue.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
+            let pages = own.map_or(ours, |own| together(own, ours, self.config.request_max));
+            let ours = ours.intersection(pages);
+            queue.own = if pages == ours { queue.own } else { None };
             wanted.pages = Extent::between(pages.end(), wanted.pages.end());
             let (demand, why, id) = (wanted.demand, wanted.why, wanted.file);
             assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");
             file.table.set(PageBit::InFlight, pages);
             if !demand {
-                self.unread += file.table.set(PageBit::Ahead, pages).0;
-                self.counters.pages_ahead += pages.count.0;
+                self.unread += file.table.set(PageBit::Ahead, ours).0;
+                self.counters.pages_ahead += ours.count.0;
             }
             let jump = queue.last_end != (id, pages.start.0);
             let sent = queue.device.issued(now, jump);
@@ -779,7 +790,8 @@ impl Wave {
             }
             let fetch = FetchId(self.next_fetch);
             self.next_fetch += 1;
-            self.flights.insert(fetch, Flight { file: id, device, pages, issued: now, sent });
+            self.flights
+                .insert(fetch, Flight { file: id, device, pages, ours: ours.count, issued: now, sent });
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
         }

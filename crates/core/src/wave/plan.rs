@@ -19,6 +19,7 @@
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
 //! ```
 
+use super::lengths::Lengths;
 use super::locate::Place;
 use super::stream::{Course, Stream, StreamId};
 use super::{Advice, EPOCH, SPECULATION_MAX, SPECULATION_MIN, USED_PERCENT, Wanted, Wave};
@@ -124,6 +125,9 @@ impl Wave {
         let before = Extent::between(pages.start, first.start);
         let waits = f.table.count(PageBit::InFlight, before).0 > 0;
         let own = if waits { PageCount(0) } else { first.count.min(own_max) };
+        if let Some(queue) = self.queues.get_mut(&f.device) {
+            queue.own = (own.0 > 0).then_some((id, Extent { count: own, ..*first }));
+        }
         f.table.set(PageBit::InFlight, Extent { count: own, ..*first });
         let from = first.start + own;
         let rest = Extent::between(from, pages.end());
@@ -178,7 +182,11 @@ impl Wave {
             Course::Seed => self.plan_seed(now, sid, pages, missing),
             Course::Stride { .. } => {
                 s.ahead = s.ahead.max(4);
-                self.plan_stride(now, sid, pages);
+                // A head that the reader waits for would go elsewhere first: he is asked for again when he has it.
+                let told = self.counters.stalls > 0;
+                if missing == 0 || !told || self.files.get(&id).is_none_or(|f| self.trip(f) == 0) {
+                    self.plan_stride(now, sid, pages);
+                }
                 // What a stride visits may become streams of their own: a matrix read by columns.
                 self.sow(now, id, pages);
             }
@@ -228,6 +236,7 @@ impl Wave {
         let device = f.device;
         if let Some(queue) = self.queues.get_mut(&device) {
             queue.waiting.remove(&actor);
+            queue.own = None;
         }
         self.touch_leaves(latest.file, pages);
         if took.0 <= HIT_NS_MAX + COPY_NS * pages.count.0 {
@@ -339,10 +348,11 @@ impl Wave {
         }
         let n = pages.count.0;
         let cap = self.share();
-        let own = f.lengths.window(n, PageCount(cap), USED_PERCENT);
+        let cheap = self.cheap(f);
+        let own = f.lengths.promise(n, PageCount(cap), cheap);
         // What other files taught is believed while half of what it led to here came true.
         let others = own.is_none() && (f.guesses < 4 || 2 * f.guesses_kept >= f.guesses);
-        let known = if others { self.lengths.window(n, PageCount(cap), USED_PERCENT) } else { own };
+        let known = if others { self.lengths.promise(n, PageCount(cap), cheap) } else { own };
         let (ahead, why, pattern) = match known {
             Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
             _ if f.sequential || pages.start.0 == 0 && known.is_none() => {
@@ -596,10 +606,8 @@ impl Wave {
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.asked_for(f, self.share());
-        let known = f
-            .lengths
-            .window(s.progress(), PageCount(share), USED_PERCENT)
-            .or_else(|| self.lengths.window(s.progress(), PageCount(share), USED_PERCENT));
+        let promise = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
+        let known = promise(&f.lengths).or_else(|| promise(&self.lengths));
         match known {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
@@ -637,6 +645,12 @@ impl Wave {
     /// when the one before it is read, so that half of it is out on average.
     fn asked_for(&self, f: &super::File, pages: u64) -> u64 {
         if self.trip(f) > 0 { pages * 3 / 2 } else { pages }
+    }
+
+    /// Pages that come in an eighth of the time of a wait: half of them may be in vain (R9). 24 on hdd, 82 on s3, 3 on nfs.
+    fn cheap(&self, f: &super::File) -> PageCount {
+        let unit = self.queues.get(&f.device).map_or(0, |q| q.device.unit().0);
+        PageCount(unit / 8 / crate::units::PAGE_SIZE)
     }
 
     /// Pages that a trip of the file's head should bring; 0 where there is no head.

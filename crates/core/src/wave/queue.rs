@@ -120,9 +120,25 @@ pub(super) struct Queue {
     pub(super) ahead: Line,
     /// Readers that wait for the device.
     pub(super) waiting: BTreeSet<u32>,
+    /// What the latest reader brings himself, and has not got yet.
+    pub(super) own: Option<(FileId, Extent)>,
     /// Where the latest request ended, and how many pages have gone out since it last jumped.
     pub(super) last_end: (FileId, u64),
     pub(super) run: u64,
+}
+
+/// A request together with what the reader brings himself, where they meet: `own` before it or behind it, `max` pages at most.
+///
+/// The two go out at the same moment, and a head that gets the second part first has to come back: so ours has all of it, and
+/// whichever is late finds its pages under way. Reader `[170, 171)`, ours `[171, 188)`: `[170, 188)`.
+pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
+    if own.end() == ours.start {
+        Extent { start: own.start, count: PageCount((own.count.0 + ours.count.0).min(max.0)) }
+    } else if ours.end() == own.start && own.count.0 + ours.count.0 <= max.0 {
+        Extent::between(ours.start, own.end())
+    } else {
+        ours
+    }
 }
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; at least
@@ -160,6 +176,15 @@ mod tests {
         assert_eq!(next(Some((FileId(1), 900))), Some(900));
         assert_eq!(next(Some((FileId(1), 932))), Some(100));
         assert_eq!(next(None), None);
+    }
+
+    #[test]
+    fn the_reader_and_we_do_not_race() {
+        let join = |own, ours, max| together(own, ours, PageCount(max));
+        assert_eq!(join(Extent::new(170, 1), Extent::new(171, 17), 64), Extent::new(170, 18));
+        assert_eq!(join(Extent::new(170, 1), Extent::new(171, 64), 64), Extent::new(170, 64));
+        assert_eq!(join(Extent::new(2032, 15), Extent::new(2029, 3), 64), Extent::new(2029, 18));
+        assert_eq!(join(Extent::new(170, 1), Extent::new(172, 17), 64), Extent::new(172, 17));
     }
 
     #[test]
