@@ -54,7 +54,7 @@ use alloc::vec::Vec;
 use density::Density;
 use device::Sent;
 use lengths::{Lengths, USED_PERCENT};
-use queue::{Queue, Wanted, piece_pages, take_next, together};
+use queue::{Queue, Turn, Wanted, piece_pages, take_next, together};
 use stream::{Course, StreamId, Streams};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
@@ -647,15 +647,7 @@ impl Wave {
             let why = Why("R12 lost, asked again");
             for run in lost {
                 self.explain(now, id, run, plan::whole(run), Pattern::Thrash, why);
-                self.want(Wanted {
-                    file: id,
-                    pages: run,
-                    demand: false,
-                    urgent: true,
-                    beside: false,
-                    why,
-                    stream: None,
-                });
+                self.want(Wanted { file: id, pages: run, turn: Turn::Urgent, why, stream: None });
             }
         } else {
             self.unask(id, pages.start);
@@ -774,7 +766,7 @@ impl Wave {
             let ours = ours.intersection(pages);
             queue.own = if pages == ours { queue.own } else { None };
             wanted.pages = Extent::between(pages.end(), wanted.pages.end());
-            let (demand, why, id) = (wanted.demand, wanted.why, wanted.file);
+            let (demand, why, id) = (wanted.turn == Turn::Demand, wanted.why, wanted.file);
             assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");
             file.table.set(PageBit::InFlight, pages);
             if !demand {
@@ -786,7 +778,7 @@ impl Wave {
             queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
             queue.last_end = (id, pages.end().0);
             if !wanted.pages.is_empty() {
-                queue.line(demand || wanted.beside, wanted.urgent).push_front(wanted);
+                queue.line(wanted.turn).push_front(wanted);
             }
             let fetch = FetchId(self.next_fetch);
             self.next_fetch += 1;
@@ -803,7 +795,8 @@ impl Wave {
         let crowded = queue.waiting.len() > 1 && queue.device.trip_pages() > 0 && !self.config.waste_absolute;
         let urgent = if crowded { queue.urgent.take_around(id, page) } else { None };
         if let Some(wanted) = urgent.or_else(|| queue.ahead.take_around(id, page)) {
-            queue.line(crowded, true).push_back(Wanted { urgent: true, beside: crowded, ..wanted });
+            let turn = if crowded { Turn::Beside } else { Turn::Urgent };
+            queue.line(turn).push_back(Wanted { turn, ..wanted });
         }
     }
 
@@ -814,6 +807,6 @@ impl Wave {
             return;
         }
         let queue = self.queues.entry(f.device).or_default();
-        queue.line(wanted.demand || wanted.beside, wanted.urgent).push_back(Wanted { pages, ..wanted });
+        queue.line(wanted.turn).push_back(Wanted { pages, ..wanted });
     }
 }

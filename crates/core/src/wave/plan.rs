@@ -22,7 +22,7 @@
 use super::lengths::Lengths;
 use super::locate::Place;
 use super::stream::{Course, Stream, StreamId};
-use super::{Advice, EPOCH, SPECULATION_MAX, SPECULATION_MIN, USED_PERCENT, Wanted, Wave};
+use super::{Advice, EPOCH, SPECULATION_MAX, SPECULATION_MIN, Turn, USED_PERCENT, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -135,15 +135,7 @@ impl Wave {
         if missing > 0 {
             let why = Why("R14 rest of a large read");
             self.explain(now, id, pages, whole(rest), Pattern::Oversize, why);
-            self.want(Wanted {
-                file: id,
-                pages: rest,
-                demand: true,
-                urgent: true,
-                beside: false,
-                why,
-                stream: None,
-            });
+            self.want(Wanted { file: id, pages: rest, turn: Turn::Demand, why, stream: None });
         }
     }
 
@@ -408,15 +400,7 @@ impl Wave {
             }
         }
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
-        self.want(Wanted {
-            file: id,
-            pages: region,
-            demand: false,
-            urgent: true,
-            beside: false,
-            why,
-            stream: None,
-        });
+        self.want(Wanted { file: id, pages: region, turn: Turn::Urgent, why, stream: None });
     }
 
     /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
@@ -726,15 +710,7 @@ impl Wave {
         }
         for window in asked {
             self.explain(now, id, pages, whole(window), Pattern::Stride, why);
-            self.want(Wanted {
-                file: id,
-                pages: window,
-                demand: false,
-                urgent: false,
-                beside: false,
-                why,
-                stream: Some(sid),
-            });
+            self.want(Wanted { file: id, pages: window, turn: Turn::Ahead, why, stream: Some(sid) });
         }
         if let Some(f) = self.files.get_mut(&id)
             && let Some(mark) = mark
@@ -781,9 +757,7 @@ impl Wave {
         self.want(Wanted {
             file,
             pages: window,
-            demand: false,
-            urgent,
-            beside: false,
+            turn: if urgent { Turn::Urgent } else { Turn::Ahead },
             why,
             stream: Some(sid),
         });
@@ -805,15 +779,7 @@ impl Wave {
                 let pages = pages.intersection(Extent::new(0, f.end));
                 let pages = Extent { count: pages.count.min(PageCount(self.memory_believed / 2)), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
-                self.want(Wanted {
-                    file: id,
-                    pages,
-                    demand: false,
-                    urgent: true,
-                    beside: false,
-                    why,
-                    stream: None,
-                });
+                self.want(Wanted { file: id, pages, turn: Turn::Urgent, why, stream: None });
             }
         }
     }

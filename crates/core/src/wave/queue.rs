@@ -16,16 +16,25 @@ use crate::decision::Why;
 use crate::units::{Bytes, Extent, FileId, PageCount};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Whose turn it is: earlier ones go first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// Somebody waits for it.
+    Demand,
+    /// Its reader has come to it and brings the first of it himself, on a head that others wait for too: it is sent at once,
+    /// so that the head finds both together.
+    Beside,
+    /// Its reader waits, or will at its next read.
+    Urgent,
+    /// Nobody waits for it.
+    Ahead,
+}
+
 /// A part of a window that was decided and not yet sent.
 pub(super) struct Wanted {
     pub(super) file: FileId,
     pub(super) pages: Extent,
-    pub(super) demand: bool,
-    /// Its reader waits, or will at its next read.
-    pub(super) urgent: bool,
-    /// Its reader has come to it and brings the first of it himself, on a head that others wait for too: it is sent at once,
-    /// so that the head finds both together.
-    pub(super) beside: bool,
+    pub(super) turn: Turn,
     pub(super) why: Why,
     /// The stream that it is for: if that ends, nobody wants it.
     pub(super) stream: Option<StreamId>,
@@ -103,11 +112,11 @@ pub(super) fn take_next(
 }
 
 impl Queue {
-    pub(super) fn line(&mut self, demand: bool, urgent: bool) -> &mut Line {
-        match (demand, urgent) {
-            (true, _) => &mut self.demand,
-            (_, true) => &mut self.urgent,
-            _ => &mut self.ahead,
+    pub(super) fn line(&mut self, turn: Turn) -> &mut Line {
+        match turn {
+            Turn::Demand | Turn::Beside => &mut self.demand,
+            Turn::Urgent => &mut self.urgent,
+            Turn::Ahead => &mut self.ahead,
         }
     }
 }
@@ -155,15 +164,7 @@ mod tests {
 
     fn part(start: u64) -> Wanted {
         let pages = Extent::new(start, 32);
-        Wanted {
-            file: FileId(1),
-            pages,
-            demand: false,
-            urgent: true,
-            beside: false,
-            why: Why("R2 next"),
-            stream: None,
-        }
+        Wanted { file: FileId(1), pages, turn: Turn::Urgent, why: Why("R2 next"), stream: None }
     }
 
     #[test]
