@@ -8,12 +8,18 @@
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod dir;
 mod error;
+mod file;
 mod memory;
 mod scatter;
 mod storage;
+mod tree;
 
+pub use dir::DirTree;
 pub use error::Error;
+pub use file::FileStorage;
 pub use memory::MemoryStorage;
 pub use scatter::Scatter;
 pub use storage::{Meta, Storage, Until};
+pub use tree::{Attr, BadName, Entry, Kind, Listing, NAME_BYTES_MAX, PATH_BYTES_MAX, Tree, TreePath};
