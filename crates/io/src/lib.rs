@@ -11,7 +11,11 @@
 mod dir;
 mod error;
 mod file;
+#[cfg(feature = "http")]
+mod http;
 mod memory;
+#[cfg(feature = "object-store")]
+mod object;
 mod scatter;
 mod storage;
 mod tree;
@@ -19,7 +23,13 @@ mod tree;
 pub use dir::DirTree;
 pub use error::Error;
 pub use file::FileStorage;
+#[cfg(feature = "http")]
+pub use http::{HttpClient, HttpStorage, HttpTree};
 pub use memory::MemoryStorage;
+#[cfg(feature = "s3")]
+pub use object::S3Options;
+#[cfg(feature = "object-store")]
+pub use object::{BucketTree, ObjectStorage};
 pub use scatter::Scatter;
 pub use storage::{Meta, Storage, Until};
 pub use tree::{Attr, BadName, Entry, Kind, Listing, NAME_BYTES_MAX, PATH_BYTES_MAX, Tree, TreePath};
