@@ -17,11 +17,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bowwave_io::{Haste, hurry};
 use bowwave_lab::DeviceModel;
 use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::log::RequestLog;
-use crate::pace::{Haste, Pacer, hurry};
+use crate::pace::Pacer;
 use crate::stats::{FileStats, Stats};
 use crate::store::{Inner, Store};
 use crate::tree::Tree;

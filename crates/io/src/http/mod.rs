@@ -33,13 +33,16 @@ pub use client::HttpClient;
 pub use tree::HttpTree;
 
 #[cfg(feature = "object-store")]
-pub(crate) use client::{drive, endpoint, parse, shown};
+pub(crate) use client::{cause, drive, endpoint, parse, shown};
+#[cfg(feature = "object-store")]
 pub(crate) use headers::ContentRange;
 
 use crate::{Error, Meta, Scatter, Storage, Until};
+use client::status_error;
 #[cfg(not(feature = "object-store"))]
-use client::drive;
-use client::{cause, status_error};
+use client::{cause, drive};
+#[cfg(not(feature = "object-store"))]
+use headers::ContentRange;
 use headers::{Validator, content_range};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RANGE};
 use reqwest::{Response, StatusCode, Url};
@@ -185,7 +188,7 @@ impl Storage for HttpStorage {
     }
 }
 
-/// What a status that is no answer means.
+/// A failure that is worth another try, in our words.
 pub(crate) fn io_error(object: &Arc<str>, what: String) -> Error {
     Error::Io { object: object.clone(), source: Arc::new(io::Error::other(what)) }
 }

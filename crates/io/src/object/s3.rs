@@ -11,7 +11,7 @@
 //! ```
 
 use super::BucketTree;
-use crate::http::{drive, endpoint, parse, shown};
+use crate::http::{HttpClient, cause, drive, endpoint, parse, shown};
 use crate::{Error, Until};
 use opendal::Operator;
 use opendal::services::S3;
@@ -83,7 +83,11 @@ fn region(bucket: &str, options: &S3Options, until: &Until) -> Result<String, Er
     if options.endpoint.is_some() {
         return Ok(REGION_OF_OTHERS.into());
     }
+    // AWS names the region of any bucket to anybody, whatever else it answers.
     let object: Arc<str> = format!("s3://{bucket}").into();
-    let asked = drive(until, &object, async { Ok(S3::detect_region(AWS, bucket).await) })?;
-    Ok(asked.unwrap_or_else(|| REGION_OF_OTHERS.into()))
+    let client = HttpClient::new()?;
+    let asked = client.inner().head(format!("{AWS}/{bucket}"));
+    let answer = drive(until, &object, async { asked.send().await.map_err(|error| cause(&object, error)) })?;
+    let told = answer.headers().get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
+    Ok(told.unwrap_or(REGION_OF_OTHERS).to_owned())
 }
