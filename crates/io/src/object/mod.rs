@@ -243,7 +243,7 @@ fn of_store(object: &Arc<str>, error: &opendal::Error) -> Error {
         ErrorKind::IsADirectory => Error::Wrong { object, what: "it is a folder".into() },
         ErrorKind::ConfigInvalid => io_error(
             &object,
-            "the store cannot be reached as it is described; look at region, endpoint and credentials".into(),
+            "no such bucket, or not where it is said to be; look at its name, region and endpoint".into(),
         ),
         ErrorKind::Unsupported => Error::Wrong { object, what: "the store cannot do that".into() },
         kind => {
