@@ -12,6 +12,7 @@ ARROWS = {  # which of our crates each crate may use: arrows point down only
     "bowwave-core": set(),
     "bowwave-wire": {"bowwave-core"},
     "bowwave-lab": {"bowwave-core"},
+    "bowwave": {"bowwave-core", "bowwave-io"},
     "bowwave-fuse": {"bowwave-core", "bowwave-lab"},
     "bowwave-preload": {"bowwave-wire", "bowwave-core"},
     "bowwave-steer": {"bowwave-core", "bowwave-wire"},

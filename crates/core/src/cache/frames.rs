@@ -109,6 +109,10 @@ impl Frames {
                 id
             }
             None => {
+                // A doubling would take twice what is needed just when memory is short.
+                if self.frames.len() == self.frames.capacity() {
+                    self.frames.reserve_exact((self.frames.len() / 16).max(64));
+                }
                 self.frames.push(frame);
                 self.frames.len() as u32 - 1
             }
