@@ -106,6 +106,11 @@ impl SlowDevice {
         (shared.requests.load(Ordering::Relaxed), shared.bytes.load(Ordering::Relaxed))
     }
 
+    /// It is idle again for the requests to come.
+    pub fn reset(&self) {
+        self.0.shared.queue().device.reset();
+    }
+
     /// A request arrives now.
     fn submit(&self, address: u64, bytes: u64) -> Arc<Reader> {
         let shared = &self.0.shared;

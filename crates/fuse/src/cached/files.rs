@@ -1,0 +1,185 @@
+//! Which objects are open, and when two opens are one file of the cache.
+//!
+//! All who open one object share one file of the cache, and so its pages and what is known of its readers. It stays for the next
+//! one after the last has closed it: its pages leave when the memory is wanted, not when a program ends.
+//!
+//! ```text
+//!   open a  ── younger than the staleness? the file that there is
+//!           ── else the source is asked: the same version?  the file that there is     another? a new one
+//!   read    ── Error::Changed ──> the file is forgotten: the next open has the new version, this one ESTALE
+//! ```
+//!
+//! At most 4,096 closed files are kept (with a descriptor each, if they are local ones); the one that was closed longest ago goes first.
+
+use super::names::Names;
+use bowwave::{Cache, File};
+use bowwave_io::{Error, TreePath};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Closed files that are kept.
+const CLOSED_MAX: usize = 4096;
+
+/// The open files, by what they are called.
+pub(crate) struct Files {
+    cache: Cache,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    files: HashMap<TreePath, Held>,
+    /// Closed ones in the order of closing; some were opened again since.
+    closed: VecDeque<(TreePath, u64)>,
+    closings: u64,
+}
+
+struct Held {
+    file: File,
+    seen: Instant,
+    handles: u64,
+    /// Which of the closings was its last.
+    closing: u64,
+}
+
+/// A file as a handle has it, and whether the kernel may keep the pages it has of it.
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) same: bool,
+}
+
+impl Files {
+    pub(crate) fn new(cache: Cache) -> Self {
+        Self { cache, open: Mutex::default() }
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file that there is, if its version was looked at lately.
+    pub(crate) fn fresh(&self, path: &TreePath, names: &Names) -> Option<Opened> {
+        let mut open = self.lock();
+        let held = open.files.get_mut(path).filter(|held| held.seen.elapsed() < names.staleness())?;
+        held.handles += 1;
+        Some(Opened { file: held.file.clone(), same: true })
+    }
+
+    /// Asks the source for the object, and takes the file that there is if it is of the same version.
+    pub(crate) fn open(&self, path: &TreePath, names: &Names) -> Result<Opened, Error> {
+        let storage = names.open(path)?;
+        let mut open = self.lock();
+        if let Some(held) = open.files.get_mut(path)
+            && storage.meta().version.is_some()
+            && held.file.meta() == storage.meta()
+        {
+            held.seen = Instant::now();
+            held.handles += 1;
+            return Ok(Opened { file: held.file.clone(), same: true });
+        }
+        let file = self.cache.open(Arc::clone(&storage))?;
+        // Handles of the old version keep it; it goes with the last of them.
+        let old = open
+            .files
+            .insert(path.clone(), Held { file: file.clone(), seen: Instant::now(), handles: 1, closing: 0 });
+        drop(open);
+        drop(old);
+        Ok(Opened { file, same: false })
+    }
+
+    /// A handle is gone.
+    pub(crate) fn close(&self, path: &TreePath, file: &File) {
+        let mut open = self.lock();
+        open.closings += 1;
+        let closing = open.closings;
+        let Some(held) = open.files.get_mut(path).filter(|held| held.file.meta() == file.meta()) else {
+            return;
+        };
+        held.handles = held.handles.saturating_sub(1);
+        if held.handles > 0 {
+            return;
+        }
+        held.closing = closing;
+        open.closed.push_back((path.clone(), closing));
+        let mut gone = Vec::new();
+        while open.closed.len() > CLOSED_MAX {
+            let Some((path, closing)) = open.closed.pop_front() else { break };
+            if open.files.get(&path).is_some_and(|held| held.handles == 0 && held.closing == closing) {
+                gone.extend(open.files.remove(&path));
+            }
+        }
+        drop(open);
+        drop(gone);
+    }
+
+    /// The object is another now: the next open asks for it.
+    pub(crate) fn changed(&self, path: &TreePath, file: &File) {
+        let mut open = self.lock();
+        if open.files.get(path).is_some_and(|held| held.file.meta() == file.meta()) {
+            let held = open.files.remove(path);
+            drop(open);
+            drop(held);
+        }
+    }
+
+    /// Bytes of each file by the name of its object.
+    pub(crate) fn lens(&self) -> HashMap<Arc<str>, u64> {
+        self.lock().files.values().map(|held| (held.file.meta().name.clone(), held.file.len())).collect()
+    }
+
+    /// All that is closed leaves the cache.
+    pub(crate) fn drop_closed(&self) {
+        let mut open = self.lock();
+        open.closed.clear();
+        let all = std::mem::take(&mut open.files);
+        let (kept, gone): (HashMap<_, _>, Vec<_>) = {
+            let mut kept = HashMap::new();
+            let mut gone = Vec::new();
+            for (path, held) in all {
+                if held.handles > 0 {
+                    kept.insert(path, held);
+                } else {
+                    gone.push(held);
+                }
+            }
+            (kept, gone)
+        };
+        open.files = kept;
+        drop(open);
+        drop(gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowwave::Bytes;
+    use bowwave_io::DirTree;
+    use std::time::Duration;
+
+    #[test]
+    fn one_version_is_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), b"abc").unwrap();
+        let names = Names::new(Arc::new(DirTree::open(dir.path()).unwrap()), Duration::from_secs(60));
+        let files = Files::new(Cache::builder().memory(Bytes(8 << 20)).build().unwrap());
+        let path = TreePath::parse("a").unwrap();
+        assert!(files.fresh(&path, &names).is_none());
+        assert!(!files.open(&path, &names).unwrap().same);
+        assert!(files.open(&path, &names).unwrap().same);
+        let first = files.fresh(&path, &names).unwrap();
+        std::fs::write(dir.path().join("a"), b"abcd").unwrap();
+        let second = files.open(&path, &names).unwrap();
+        assert!(!second.same);
+        assert_eq!((first.file.len(), second.file.len()), (3, 4));
+        files.changed(&path, &first.file);
+        assert!(files.fresh(&path, &names).is_some(), "an old handle says nothing of the new version");
+        files.changed(&path, &second.file);
+        assert!(files.fresh(&path, &names).is_none());
+    }
+}
