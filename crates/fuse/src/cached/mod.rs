@@ -19,7 +19,7 @@ mod names;
 
 use crate::mount::MountError;
 use crate::point::{
-    CACHED_SUBTYPE, Ours, check_rights, is_root, mount_point, refused, set_read_ahead, unmount,
+    CACHED_SUBTYPE, Ours, check_rights, is_root, mount_as_root, mount_point, refused, set_read_ahead, unmount,
 };
 use bowwave::{Bytes, Cache};
 use bowwave_io::{Error, Tree, TreePath, Until};
@@ -118,8 +118,7 @@ impl CachedMount {
             }
             None => None,
         };
-        let session = Session::new(Mounted(inner.clone()), &dir, &config(&shown))
-            .map_err(|error| refused(&dir, error))?;
+        let session = session(inner.clone(), &dir, &shown).map_err(|error| refused(&dir, error))?;
         let (ended, running) = io::pipe().map_err(MountError::Thread)?;
         let thread = thread::Builder::new().name("session".into()).spawn(move || {
             let result = session.run();
@@ -231,10 +230,24 @@ fn processors() -> usize {
     thread::available_parallelism().map_or(2, std::num::NonZero::get).min(16)
 }
 
-fn config(source: &str) -> Config {
-    let mut config = Config::default();
+/// By the system call where we are root, else by `fusermount3`.
+fn session(inner: Arc<Inner>, dir: &Path, source: &str) -> io::Result<Session<Mounted>> {
     // A comma would end the option, and what follows be another.
     let source: String = source.chars().map(|c| if c == ',' || c.is_control() { '_' } else { c }).collect();
+    if !is_root() {
+        return Session::new(Mounted(inner), dir, &config(source));
+    }
+    let device = mount_as_root(dir, &source)?;
+    let session = Session::from_fd(Mounted(inner), device, SessionACL::All, config(source));
+    if session.is_err() {
+        // Nobody serves it: a mount that hangs must not stay.
+        let _ = unmount(dir, libc::MNT_DETACH);
+    }
+    session
+}
+
+fn config(source: String) -> Config {
+    let mut config = Config::default();
     config.mount_options = vec![
         MountOption::RO,
         MountOption::NoAtime,
