@@ -132,26 +132,18 @@ impl Files {
         self.lock().files.values().map(|held| (held.file.meta().name.clone(), held.file.len())).collect()
     }
 
-    /// All that is closed leaves the cache.
-    pub(crate) fn drop_closed(&self) {
+    /// All that is closed leaves the cache; says how many are open.
+    pub(crate) fn drop_closed(&self) -> usize {
         let mut open = self.lock();
         open.closed.clear();
         let all = std::mem::take(&mut open.files);
-        let (kept, gone): (HashMap<_, _>, Vec<_>) = {
-            let mut kept = HashMap::new();
-            let mut gone = Vec::new();
-            for (path, held) in all {
-                if held.handles > 0 {
-                    kept.insert(path, held);
-                } else {
-                    gone.push(held);
-                }
-            }
-            (kept, gone)
-        };
+        let (kept, gone): (HashMap<_, _>, HashMap<_, _>) =
+            all.into_iter().partition(|(_, held)| held.handles > 0);
+        let left = kept.len();
         open.files = kept;
         drop(open);
         drop(gone);
+        left
     }
 }
 

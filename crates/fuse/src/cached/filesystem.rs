@@ -173,7 +173,13 @@ impl Inner {
             (Control::Files, Some(modelled)) => plain(serde_json::to_vec_pretty(&modelled.files())),
             (Control::Model, Some(modelled)) => plain(serde_json::to_vec_pretty(&modelled.model)),
             (Control::Reset, Some(modelled)) => {
-                self.files.drop_closed();
+                // The kernel tells of a close when it likes.
+                for _ in 0..1000 {
+                    if self.files.drop_closed() == 0 {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 modelled.reset();
                 b"ok\n".to_vec()
             }

@@ -19,6 +19,10 @@ pub(crate) enum Arm {
     Bowwave,
     /// `bowwave run` without what only root can do.
     BowwaveUser,
+    /// The files through `bowwave mount`, past the kernel's page cache.
+    Mount,
+    /// The same through the kernel's page cache, with its window.
+    MountCached,
 }
 
 impl Arm {
@@ -30,10 +34,31 @@ impl Arm {
         }
     }
 
+    /// What its files lie on.
+    pub(crate) fn ground(self) -> Ground {
+        match self {
+            Self::Mount => Ground::Mount { kernel_cache: false },
+            Self::MountCached => Ground::Mount { kernel_cache: true },
+            _ => Ground::SlowStore,
+        }
+    }
+
     /// Whether it is played under `bowwave run`.
     pub(crate) fn is_bowwave(self) -> bool {
         matches!(self, Self::Bowwave | Self::BowwaveUser)
     }
+}
+
+/// What files lie on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ground {
+    /// `bowwave slow`.
+    SlowStore,
+    /// `bowwave mount` over the same device.
+    Mount {
+        /// Whether reads go through the kernel's page cache first.
+        kernel_cache: bool,
+    },
 }
 
 impl fmt::Display for Arm {
@@ -45,6 +70,8 @@ impl fmt::Display for Arm {
             Self::Cat => f.pad("cat"),
             Self::Bowwave => f.pad("bowwave"),
             Self::BowwaveUser => f.pad("bowwave-user"),
+            Self::Mount => f.pad("mount"),
+            Self::MountCached => f.pad("mount-cached"),
         }
     }
 }
@@ -61,8 +88,10 @@ impl FromStr for Arm {
             "cat" => Ok(Self::Cat),
             "bowwave" => Ok(Self::Bowwave),
             "bowwave-user" => Ok(Self::BowwaveUser),
+            "mount" => Ok(Self::Mount),
+            "mount-cached" => Ok(Self::MountCached),
             _ => window('k', 1).or_else(|| window('m', 1024)).ok_or_else(|| {
-                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user")
+                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user, mount, mount-cached")
             }),
         }
     }
@@ -74,7 +103,19 @@ mod tests {
 
     #[test]
     fn arms_are_written_as_they_are_read() {
-        for text in ["off", "0k", "128k", "512k", "1m", "8m", "cat", "bowwave", "bowwave-user"] {
+        for text in [
+            "off",
+            "0k",
+            "128k",
+            "512k",
+            "1m",
+            "8m",
+            "cat",
+            "bowwave",
+            "bowwave-user",
+            "mount",
+            "mount-cached",
+        ] {
             assert_eq!(text.parse::<Arm>().unwrap().to_string(), text);
         }
         assert!("fast".parse::<Arm>().is_err());
