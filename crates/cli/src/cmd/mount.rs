@@ -38,13 +38,11 @@ const REGION_WAIT: Duration = Duration::from_secs(10);
 /// s3://BUCKET/PREFIX. Credentials of S3 come from the environment, ~/.aws, or the machine, as for other programs; they
 /// are never arguments. bowwave stat DIR and bowwave explain DIR tell what a mount does.
 #[derive(clap::Args)]
-#[command(allow_missing_positional = true)]
 pub(crate) struct Args {
-    /// What to mount; from the environment if it holds a password
-    #[arg(env = "BOWWAVE_SOURCE", hide_env_values = true)]
-    source: Option<OsString>,
-    /// Existing directory to mount on
-    dir: PathBuf,
+    /// What to mount, and the existing directory to mount it on; without SOURCE it is taken from BOWWAVE_SOURCE, where a URL
+    /// that holds a password belongs
+    #[arg(value_names = ["SOURCE", "DIR"], num_args = 1..=2, required = true)]
+    places: Vec<OsString>,
     /// URL of an S3-compatible store that is not AWS
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
@@ -207,12 +205,24 @@ impl Args {
         Ok(())
     }
 
+    fn dir(&self) -> &Path {
+        self.places.last().map_or(Path::new(""), Path::new)
+    }
+
+    fn named_source(&self) -> Option<OsString> {
+        match self.places.as_slice() {
+            [source, _] => Some(source.clone()),
+            _ => std::env::var_os("BOWWAVE_SOURCE"),
+        }
+    }
+
     fn source(&self) -> Result<CachedSource, Failure> {
         if let Some(model) = self.device {
             return Ok(CachedSource::Modelled(model, self.log.clone()));
         }
         let missing = "no SOURCE: name a directory, http(s)://HOST/PATH or s3://BUCKET/PREFIX";
-        let source = self.source.as_ref().ok_or_else(|| Failure::new(USAGE, missing.into()))?;
+        let source = self.named_source().ok_or_else(|| Failure::new(USAGE, missing.into()))?;
+        let source = source.as_os_str();
         let of_source = |error: Error| match error {
             Error::Wrong { object, what } => Failure::new(USAGE, format!("{object}: {what}")),
             error => Failure::new(code_of(&error), format!("cannot mount {error}")),
@@ -224,7 +234,7 @@ impl Args {
                     let error = Error::io(&object, error);
                     Failure::new(code_of(&error), format!("cannot mount {error}; name an existing directory"))
                 })?;
-                apart(&real, &self.dir)?;
+                apart(&real, self.dir())?;
                 Arc::new(DirTree::open(real).map_err(of_source)?)
             }
             Some(("http" | "https", rest)) => {
@@ -255,8 +265,7 @@ impl Args {
     fn no_secret_argument(&self, rest: &str) -> Result<(), Failure> {
         let authority = rest.split('/').next().unwrap_or_default();
         let secret = authority.contains('@') || rest.contains('?');
-        let argument = std::env::args_os().any(|arg| Some(&arg) == self.source.as_ref());
-        if secret && argument {
+        if secret && self.places.len() == 2 {
             let sentence = "the URL holds a password or a query, which others can read among the arguments; put it into \
                             BOWWAVE_SOURCE instead: BOWWAVE_SOURCE=URL bowwave mount DIR";
             return Err(Failure::new(USAGE, sentence.into()));
@@ -286,7 +295,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     let source = args.source()?;
     let mut mount = CachedMount::mount(CachedOptions {
         source,
-        dir: args.dir.clone(),
+        dir: args.dir().into(),
         memory: args.memory,
         staleness: Duration::from_secs_f64(args.staleness),
         kernel_cache: args.kernel_cache,
