@@ -52,7 +52,7 @@ impl Place {
             dir: self.mounted(),
             memory,
             staleness,
-            kernel_cache: false,
+            kernel_cache: true,
             read_ahead_kb: None,
             metrics: Some(([127, 0, 0, 1], 0).into()),
         };

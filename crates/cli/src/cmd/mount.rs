@@ -98,7 +98,7 @@ pub(crate) struct Args {
 }
 
 /// By measurement: docs/decisions/0016.
-const KERNEL_CACHE: bool = false;
+const KERNEL_CACHE: bool = true;
 
 /// Arguments as mount(8) has them for a helper: `mount.fuse.bowwave SOURCE DIR -o OPTIONS`.
 pub(crate) fn as_helper(args: Vec<OsString>) -> Vec<OsString> {

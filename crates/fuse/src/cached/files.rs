@@ -9,11 +9,18 @@
 //!   read    ── Error::Changed ──> the file is forgotten: the next open has the new version, this one ESTALE
 //! ```
 //!
+//! The kernel keeps pages by inode, not by version. So its pages of an inode are of one version as long as anybody reads through
+//! them; who opens another version meanwhile reads past them:
+//!
+//! ```text
+//!   open v1 ── through the kernel's cache        open v2 while v1 is open ── past it       open v2, v1 closed ── through it, emptied first
+//! ```
+//!
 //! At most 4,096 closed files are kept (with a descriptor each, if they are local ones); the one that was closed longest ago goes first.
 
 use super::names::Names;
 use bowwave::{Cache, File};
-use bowwave_io::{Error, TreePath};
+use bowwave_io::{Error, Meta, TreePath};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -33,6 +40,25 @@ struct Open {
     /// Closed ones in the order of closing; some were opened again since.
     closed: VecDeque<(TreePath, u64)>,
     closings: u64,
+    /// What the kernel has pages of.
+    kernel: HashMap<TreePath, KernelPages>,
+}
+
+/// The kernel's pages of an inode.
+struct KernelPages {
+    meta: Meta,
+    handles: u64,
+}
+
+/// How a handle stands to the kernel's page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KernelCache {
+    /// It reads through it, and what is there is of its version.
+    Keep,
+    /// It reads through it once it is empty.
+    Empty,
+    /// It reads past it.
+    Past,
 }
 
 struct Held {
@@ -41,12 +67,6 @@ struct Held {
     handles: u64,
     /// Which of the closings was its last.
     closing: u64,
-}
-
-/// A file as a handle has it, and whether the kernel may keep the pages it has of it.
-pub(crate) struct Opened {
-    pub(crate) file: File,
-    pub(crate) same: bool,
 }
 
 impl Files {
@@ -63,15 +83,15 @@ impl Files {
     }
 
     /// The file that there is, if its version was looked at lately.
-    pub(crate) fn fresh(&self, path: &TreePath, names: &Names) -> Option<Opened> {
+    pub(crate) fn fresh(&self, path: &TreePath, names: &Names) -> Option<File> {
         let mut open = self.lock();
         let held = open.files.get_mut(path).filter(|held| held.seen.elapsed() < names.staleness())?;
         held.handles += 1;
-        Some(Opened { file: held.file.clone(), same: true })
+        Some(held.file.clone())
     }
 
     /// Asks the source for the object, and takes the file that there is if it is of the same version.
-    pub(crate) fn open(&self, path: &TreePath, names: &Names) -> Result<Opened, Error> {
+    pub(crate) fn open(&self, path: &TreePath, names: &Names) -> Result<File, Error> {
         let storage = names.open(path)?;
         let mut open = self.lock();
         if let Some(held) = open.files.get_mut(path)
@@ -80,7 +100,7 @@ impl Files {
         {
             held.seen = Instant::now();
             held.handles += 1;
-            return Ok(Opened { file: held.file.clone(), same: true });
+            return Ok(held.file.clone());
         }
         let file = self.cache.open(Arc::clone(&storage))?;
         // Handles of the old version keep it; it goes with the last of them.
@@ -89,7 +109,34 @@ impl Files {
             .insert(path.clone(), Held { file: file.clone(), seen: Instant::now(), handles: 1, closing: 0 });
         drop(open);
         drop(old);
-        Ok(Opened { file, same: false })
+        Ok(file)
+    }
+
+    /// A handle of `file` is opened that would read through the kernel's page cache.
+    pub(crate) fn kernel_open(&self, path: &TreePath, file: &File) -> KernelCache {
+        let mut open = self.lock();
+        let Some(pages) = open.kernel.get_mut(path) else {
+            let pages = KernelPages { meta: file.meta().clone(), handles: 1 };
+            open.kernel.insert(path.clone(), pages);
+            return KernelCache::Empty;
+        };
+        let same = file.meta().version.is_some() && pages.meta == *file.meta();
+        if !same && pages.handles > 0 {
+            return KernelCache::Past;
+        }
+        pages.handles += 1;
+        if same {
+            return KernelCache::Keep;
+        }
+        pages.meta = file.meta().clone();
+        KernelCache::Empty
+    }
+
+    /// Such a handle is gone, if it did.
+    pub(crate) fn kernel_close(&self, path: &TreePath) {
+        if let Some(pages) = self.lock().kernel.get_mut(path) {
+            pages.handles = pages.handles.saturating_sub(1);
+        }
     }
 
     /// A handle is gone.
@@ -107,6 +154,10 @@ impl Files {
         held.closing = closing;
         open.closed.push_back((path.clone(), closing));
         let mut gone = Vec::new();
+        if open.kernel.len() > 2 * CLOSED_MAX {
+            // Whoever opens one of these again empties the kernel's pages first.
+            open.kernel.retain(|_, pages| pages.handles > 0);
+        }
         while open.closed.len() > CLOSED_MAX {
             let Some((path, closing)) = open.closed.pop_front() else { break };
             if open.files.get(&path).is_some_and(|held| held.handles == 0 && held.closing == closing) {
@@ -162,16 +213,21 @@ mod tests {
         let files = Files::new(Cache::builder().memory(Bytes(8 << 20)).build().unwrap());
         let path = TreePath::parse("a").unwrap();
         assert!(files.fresh(&path, &names).is_none());
-        assert!(!files.open(&path, &names).unwrap().same);
-        assert!(files.open(&path, &names).unwrap().same);
-        let first = files.fresh(&path, &names).unwrap();
+        let first = files.open(&path, &names).unwrap();
+        assert_eq!(files.kernel_open(&path, &first), KernelCache::Empty);
+        assert_eq!(files.open(&path, &names).unwrap().meta(), first.meta());
+        assert_eq!(files.kernel_open(&path, &first), KernelCache::Keep);
         std::fs::write(dir.path().join("a"), b"abcd").unwrap();
         let second = files.open(&path, &names).unwrap();
-        assert!(!second.same);
-        assert_eq!((first.file.len(), second.file.len()), (3, 4));
-        files.changed(&path, &first.file);
+        assert_eq!((first.len(), second.len()), (3, 4));
+        assert_eq!(files.kernel_open(&path, &second), KernelCache::Past, "the old one is being read");
+        files.kernel_close(&path);
+        files.kernel_close(&path);
+        assert_eq!(files.kernel_open(&path, &second), KernelCache::Empty);
+        assert_eq!(files.kernel_open(&path, &second), KernelCache::Keep);
+        files.changed(&path, &first);
         assert!(files.fresh(&path, &names).is_some(), "an old handle says nothing of the new version");
-        files.changed(&path, &second.file);
+        files.changed(&path, &second);
         assert!(files.fresh(&path, &names).is_none());
     }
 }

@@ -13,22 +13,22 @@
 //! A reader is the thread that reads (`pid` of the request): two threads on one descriptor are two readers.
 
 use super::control::{self, Control, FOLDER, FOLDER_INO, Served};
-use super::files::{Files, Opened};
+use super::files::{Files, KernelCache};
 use super::modelled::Modelled;
 use super::names::{self, Names, ROOT};
 use bowwave::{File, PageBytes};
 use bowwave_io::{Attr, Error, Kind, Listing, TreePath};
 use fuser::{
     Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyStatfs, Request,
+    LockOwner, Notifier, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, Request,
 };
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     bytes: AtomicU64,
     errors: AtomicU64,
     said: Mutex<HashMap<String, Instant>>,
+    /// Tells the kernel, once there is one to tell.
+    pub(crate) notifier: OnceLock<Notifier>,
     born: SystemTime,
 }
 
@@ -71,6 +73,8 @@ enum Handle {
 struct OpenFile {
     path: TreePath,
     file: File,
+    /// It reads through the kernel's page cache.
+    through: bool,
 }
 
 impl Inner {
@@ -93,6 +97,7 @@ impl Inner {
             bytes: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             said: Mutex::default(),
+            notifier: OnceLock::new(),
             born: SystemTime::now(),
         }
     }
@@ -120,6 +125,9 @@ impl Inner {
     fn drop_handle(&self, handle: FileHandle) {
         let gone = self.handles.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
         if let Some(Handle::File(open)) = gone {
+            if open.through {
+                self.files.kernel_close(&open.path);
+            }
             self.files.close(&open.path, &open.file);
         }
     }
@@ -243,14 +251,16 @@ impl Inner {
         }
     }
 
-    fn opened(&self, path: TreePath, opened: Opened, reply: ReplyOpen) {
-        let handle = self.keep(Handle::File(Arc::new(OpenFile { path, file: opened.file })));
-        let cached = match (self.kernel_cache, opened.same) {
-            (false, _) => FopenFlags::FOPEN_DIRECT_IO,
-            (true, true) => FopenFlags::FOPEN_KEEP_CACHE,
-            (true, false) => FopenFlags::empty(),
+    fn opened(&self, path: TreePath, file: File, reply: ReplyOpen) {
+        let kernel = if self.kernel_cache { self.files.kernel_open(&path, &file) } else { KernelCache::Past };
+        let flags = match kernel {
+            KernelCache::Keep => FopenFlags::FOPEN_KEEP_CACHE,
+            KernelCache::Empty => FopenFlags::empty(),
+            KernelCache::Past => FopenFlags::FOPEN_DIRECT_IO,
         };
-        reply.opened(handle, cached | FopenFlags::FOPEN_NOFLUSH);
+        let through = kernel != KernelCache::Past;
+        let handle = self.keep(Handle::File(Arc::new(OpenFile { path, file, through })));
+        reply.opened(handle, flags | FopenFlags::FOPEN_NOFLUSH);
     }
 }
 
@@ -348,17 +358,18 @@ impl Filesystem for Mounted {
             return reply.opened(handle, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
         }
         let Some(path) = self.0.names.path(ino.0) else { return reply.error(Errno::ENOENT) };
-        if let Some(opened) = self.0.files.fresh(&path, &self.0.names) {
-            return self.0.opened(path, opened, reply);
+        if let Some(file) = self.0.files.fresh(&path, &self.0.names) {
+            return self.0.opened(path, file, reply);
         }
         self.0.aside(move |inner| match inner.files.open(&path, &inner.names) {
-            Ok(opened) => {
-                if let Some(attr) = inner.names.known(ino.0)
-                    && attr.len != opened.file.len()
-                {
-                    inner.names.learn(ino.0, &Attr { len: opened.file.len(), ..attr });
+            Ok(file) => {
+                inner.names.opened(ino.0, file.len());
+                // The kernel reads to the length that it knows, for as long as it was told to believe it.
+                if let Some(notifier) = inner.notifier.get() {
+                    // It may have forgotten the inode meanwhile, which is as good.
+                    let _ = notifier.inval_inode(ino, -1, 0);
                 }
-                inner.opened(path, opened, reply);
+                inner.opened(path, file, reply);
             }
             Err(error) => reply.error(inner.failed(&error)),
         });

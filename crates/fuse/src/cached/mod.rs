@@ -119,6 +119,8 @@ impl CachedMount {
             None => None,
         };
         let session = session(inner.clone(), &dir, &shown).map_err(|error| refused(&dir, error))?;
+        // The only one that is ever set.
+        let _ = inner.notifier.set(session.notifier());
         let (ended, running) = io::pipe().map_err(MountError::Thread)?;
         let thread = thread::Builder::new().name("session".into()).spawn(move || {
             let result = session.run();

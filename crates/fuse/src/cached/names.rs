@@ -109,6 +109,13 @@ impl Names {
         }
     }
 
+    /// An object was opened and has this length, whatever its name was said to have.
+    pub(crate) fn opened(&self, ino: u64, len: u64) {
+        if let Some(Node { attr: Some((attr, _)), .. }) = self.nodes().get_mut(&ino) {
+            attr.len = len;
+        }
+    }
+
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
         let mut nodes = self.nodes();
         if ino != ROOT

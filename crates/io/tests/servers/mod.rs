@@ -45,8 +45,10 @@ impl Server {
 
     /// nginx over `dir/www`, with listings; `None`, and a line why, if it is not installed.
     pub fn nginx() -> Option<Self> {
-        if !Path::new("/usr/sbin/nginx").exists() {
-            println!("skipped: tests over HTTP need nginx (apt-get install nginx-light)");
+        if !nginx_program().exists() {
+            println!(
+                "skipped: tests over HTTP need nginx (apt-get install nginx-light, or BOWWAVE_NGINX=its path)"
+            );
             return None;
         }
         Self::nginx_in(tempfile::tempdir().unwrap(), free_port())
@@ -127,12 +129,17 @@ impl Server {
 }
 
 fn run_nginx(dir: &Path) -> Child {
-    Command::new("/usr/sbin/nginx")
+    Command::new(nginx_program())
         .args(["-p".as_ref(), dir.as_os_str(), "-c".as_ref(), dir.join("conf").as_os_str()])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// Where `./x test` unpacks it, or the system's.
+fn nginx_program() -> PathBuf {
+    std::env::var_os("BOWWAVE_NGINX").map_or_else(|| "/usr/sbin/nginx".into(), PathBuf::from)
 }
 
 /// Where `./x test` puts it, where the developer says it is, or on the path.

@@ -21,15 +21,15 @@ pub(crate) enum Arm {
     BowwaveUser,
     /// The files through `bowwave mount`, past the kernel's page cache.
     Mount,
-    /// The same through the kernel's page cache, with its window.
-    MountCached,
+    /// The same through the kernel's page cache, with a window of so many KiB.
+    MountCached(u64),
 }
 
 impl Arm {
     /// The mount's window while it plays.
     pub(crate) fn window_kib(self) -> u64 {
         match self {
-            Self::Window(kib) => kib,
+            Self::Window(kib) | Self::MountCached(kib) => kib,
             _ => DEFAULT_KIB,
         }
     }
@@ -38,7 +38,7 @@ impl Arm {
     pub(crate) fn ground(self) -> Ground {
         match self {
             Self::Mount => Ground::Mount { kernel_cache: false },
-            Self::MountCached => Ground::Mount { kernel_cache: true },
+            Self::MountCached(_) => Ground::Mount { kernel_cache: true },
             _ => Ground::SlowStore,
         }
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Arm {
             Self::Bowwave => f.pad("bowwave"),
             Self::BowwaveUser => f.pad("bowwave-user"),
             Self::Mount => f.pad("mount"),
-            Self::MountCached => f.pad("mount-cached"),
+            Self::MountCached(kib) => f.pad(&format!("mount-{}", Self::Window(*kib))),
         }
     }
 }
@@ -89,9 +89,12 @@ impl FromStr for Arm {
             "bowwave" => Ok(Self::Bowwave),
             "bowwave-user" => Ok(Self::BowwaveUser),
             "mount" => Ok(Self::Mount),
-            "mount-cached" => Ok(Self::MountCached),
+            _ if text.starts_with("mount-") => match text[6..].parse()? {
+                Self::Window(kib) => Ok(Self::MountCached(kib)),
+                _ => Err(format!("no arm '{text}': mount, mount-128k, mount-1m")),
+            },
             _ => window('k', 1).or_else(|| window('m', 1024)).ok_or_else(|| {
-                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user, mount, mount-cached")
+                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user, mount, mount-128k")
             }),
         }
     }
