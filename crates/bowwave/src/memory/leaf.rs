@@ -7,6 +7,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// From 2 KiB on libc copies by `rep movsb`, which current AMD processors do twenty times slower where the target lies a few
+/// bytes behind the source modulo 4096; a large buffer from malloc always does, by 16. There a copy is made in pieces.
+const PIECE: usize = 512;
+const PIECE_NEAR: usize = 64;
+
 /// Pages that a leaf keeps in one 320-byte record, so 5 bytes a page where a file is cached whole.
 #[repr(C, align(64))]
 struct Leaf {
@@ -329,14 +334,26 @@ impl<'a> Pin<'a> {
         let pages = (skip + out.len()).div_ceil(FRAME) as u64;
         let want = mask(first, first + pages);
         assert_eq!(self.present & want, want, "what is copied is there");
+        let frame = |page: usize| self.leaf().frames[page].load(Ordering::Relaxed);
         let (mut page, mut skip, mut at) = (first as usize, skip, 0);
         while at < out.len() {
-            let n = (FRAME - skip).min(out.len() - at);
-            let frame = self.memory.arena.frame(self.leaf().frames[page].load(Ordering::Relaxed));
-            // SAFETY: the page is present and the leaf pinned, so its frame is not written; `n` bytes from `skip` lie in it;
-            // `out` is the caller's own.
-            unsafe { std::ptr::copy_nonoverlapping(frame.add(skip), out.as_mut_ptr().add(at), n) };
-            (page, skip, at) = (page + 1, 0, at + n);
+            let start = frame(page);
+            let mut count = 1;
+            while count * FRAME - skip < out.len() - at && frame(page + count) == start + count as u32 {
+                count += 1;
+            }
+            let n = (count * FRAME - skip).min(out.len() - at);
+            let from = self.memory.arena.frame(start).wrapping_add(skip);
+            let behind = (out.as_ptr() as usize + at).wrapping_sub(from as usize) % FRAME;
+            let piece = if behind == 0 || behind >= PIECE_NEAR { n } else { PIECE };
+            for (i, piece) in out[at..at + n].chunks_mut(piece).enumerate() {
+                // SAFETY: the pages are present and the leaf pinned, so their frames are not written; they lie side by side, and
+                // the `n` bytes from `skip` on lie in them; `out` is the caller's own.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from.add(i * PIECE), piece.as_mut_ptr(), piece.len());
+                }
+            }
+            (page, skip, at) = (page + count, 0, at + n);
         }
     }
 
