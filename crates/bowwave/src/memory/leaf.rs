@@ -50,8 +50,8 @@ pub(crate) struct Memory {
 pub(crate) struct Copied {
     /// Bytes that were copied, from the front.
     pub(crate) bytes: usize,
-    /// All of these pages were quiet: nobody needs to hear of the read.
-    pub(crate) quiet: bool,
+    /// Pages of it were used for the first time since somebody looked.
+    pub(crate) fresh: bool,
 }
 
 const fn key(file: u32, leaf: u64) -> u64 {
@@ -115,7 +115,7 @@ impl Memory {
     /// far as they are quiet too. Notes the pages as used.
     #[inline]
     pub(crate) fn copy(&self, file: u32, offset: u64, out: &mut [u8], quiet_only: bool) -> Copied {
-        let mut copied = Copied { bytes: 0, quiet: true };
+        let mut copied = Copied { bytes: 0, fresh: false };
         while copied.bytes < out.len() {
             let at = offset + copied.bytes as u64;
             let page = at / FRAME as u64;
@@ -126,7 +126,6 @@ impl Memory {
             let want = mask(first, last + 1);
             let present = pin.present() & want;
             let loud = want & !pin.leaf().quiet.load(Ordering::Relaxed);
-            copied.quiet &= loud == 0;
             let good = if quiet_only { present & !loud } else { present };
             let count = u64::from((good >> first).trailing_ones()).min(last + 1 - first);
             if count == 0 {
@@ -135,7 +134,7 @@ impl Memory {
             let room = count * FRAME as u64 - at % FRAME as u64;
             let bytes = room.min(left) as usize;
             pin.copy_present(first, at as usize % FRAME, &mut out[copied.bytes..copied.bytes + bytes]);
-            pin.use_pages(mask(first, first + count));
+            copied.fresh |= pin.use_pages(mask(first, first + count));
             copied.bytes += bytes;
             if first + count < last + 1 {
                 break;
@@ -249,11 +248,11 @@ impl Memory {
         }
     }
 
-    /// Pages of a leaf that were read since somebody looked; from now on somebody has.
-    pub(crate) fn take_used(&self, file: u32, leaf: u64) -> u64 {
+    /// Those pages of a leaf, among `of`, that were read since somebody looked; from now on somebody has.
+    pub(crate) fn take_used(&self, file: u32, leaf: u64, of: u64) -> u64 {
         let Some(number) = self.find_surely(key(file, leaf)) else { return 0 };
-        let leaf = &self.leaves[number as usize];
-        if leaf.used.load(Ordering::Relaxed) == 0 { 0 } else { leaf.used.swap(0, Ordering::Relaxed) }
+        let used = &self.leaves[number as usize].used;
+        if used.load(Ordering::Relaxed) & of == 0 { 0 } else { used.fetch_and(!of, Ordering::Relaxed) & of }
     }
 
     /// Says which pages of a leaf nobody needs to hear of.
@@ -319,13 +318,15 @@ impl<'a> Pin<'a> {
         self.leaf().quiet.load(Ordering::Relaxed)
     }
 
-    /// Notes that pages were read.
+    /// Notes that pages were read; whether that is news.
     #[inline]
-    pub(crate) fn use_pages(&self, bits: u64) {
+    pub(crate) fn use_pages(&self, bits: u64) -> bool {
         let used = &self.leaf().used;
-        if used.load(Ordering::Relaxed) & bits != bits {
+        let fresh = used.load(Ordering::Relaxed) & bits != bits;
+        if fresh {
             used.fetch_or(bits, Ordering::Relaxed);
         }
+        fresh
     }
 
     /// Copies from byte `skip` of page `first` of the leaf on. The pages must be present.
@@ -450,9 +451,9 @@ mod tests {
         }
         memory.hush(9, 0, 0b101);
         let mut out = [9; 3 * 4096];
-        assert_eq!(memory.copy(9, 0, &mut out, true), Copied { bytes: 4096, quiet: false });
-        assert_eq!(memory.copy(9, 0, &mut out, false), Copied { bytes: 3 * 4096, quiet: false });
+        assert_eq!(memory.copy(9, 0, &mut out, true), Copied { bytes: 4096, fresh: true });
+        assert_eq!(memory.copy(9, 0, &mut out, false), Copied { bytes: 3 * 4096, fresh: true });
         assert_eq!((out[0], out[4096], out[8192]), (0, 1, 2));
-        assert_eq!(memory.take_used(9, 0), 0b111);
+        assert_eq!(memory.take_used(9, 0, !0b100), 0b011);
     }
 }
