@@ -96,14 +96,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let len: u64 = mib << 20;
     let path = std::env::temp_dir().join(format!("bowwave-cost-{}", std::process::id()));
     let mut made = fs::File::create(&path)?;
-    let block: Vec<u8> = (0..1 << 20).map(|i: u32| (i * 7 >> 3) as u8).collect();
+    let block: Vec<u8> = (0..1 << 20).map(|i: u32| ((i * 7) >> 3) as u8).collect();
     for _ in 0..len >> 20 {
         made.write_all(&block)?;
     }
     let plain = fs::File::open(&path)?;
     fs::remove_file(&path)?;
     let cache = Cache::builder().memory(Bytes(len + (32 << 20))).build()?;
-    let meta = Meta { name: "cost".into(), len: len, version: None, endpoint: 1 };
+    let meta = Meta { name: "cost".into(), len, version: None, endpoint: 1 };
     let file = cache.open(Plain { meta, file: plain.try_clone()? })?;
     let mut buf = vec![0; (1 << 20) + 8192];
     let skip = buf.as_ptr().align_offset(4096) + 512;
