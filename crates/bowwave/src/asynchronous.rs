@@ -45,7 +45,7 @@ impl File {
         for part in buf[..len].chunks_mut(reading::segment_bytes(self.engine().frames)) {
             let from = offset + done as u64;
             done += part.len();
-            if !self.copy_quietly(part, from) {
+            if !self.copy_quietly(|| actor, part, from) {
                 self.read_segment_async(actor, part, from).await?;
             }
         }
@@ -72,12 +72,12 @@ impl File {
     ) -> Result<PageBytes, Error> {
         let len = self.clip(len, offset);
         if self.may_view(len) {
-            if let Ok(view) = self.view(offset, len, true) {
+            if let Some(view) = self.view_quietly(|| actor, offset, len) {
                 return Ok(view);
             }
             let mut reading = Reading::begin(self.open(), actor, reading::pages(offset, len));
             loop {
-                match self.view(offset, len, false) {
+                match self.view(offset, len) {
                     Ok(view) => {
                         reading.end();
                         return Ok(view);

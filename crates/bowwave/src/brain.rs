@@ -14,7 +14,8 @@
 
 use crate::engine::FileShared;
 use crate::flight::Flight;
-use crate::memory::{FreeFrames, LEAF, Memory, Run};
+use crate::memory::{FreeFrames, LEAF, Memory, Run, mask};
+use crate::notes::{Note, Notes};
 use crate::pool::bytes_of_threads;
 use bowwave_core::{
     Action, Advice, Bytes, Cache as Pages, CacheConfig, Config, Evicted, Explained, Extent, FetchId, FileId,
@@ -43,6 +44,8 @@ const SLACK_MIN: u64 = 128 << 10;
 /// Files of which the tables are measured after every miss; where there are more, that would take too long.
 const FILES_FEW: usize = 64;
 const PAGE_COST_MAX: u64 = 1024;
+/// Notes of quiet reads are handed over so often.
+const HEARD_EVERY: Nanos = Nanos::from_ms(500);
 /// What a file costs beside its tables, about.
 const FILE_BYTES: u64 = 1024;
 /// What a flight costs.
@@ -64,6 +67,7 @@ struct Announced {
 
 pub(crate) struct Brain {
     memory: Arc<Memory>,
+    notes: Arc<Notes>,
     wave: Wave,
     pages: Pages,
     free: FreeFrames,
@@ -82,6 +86,7 @@ pub(crate) struct Brain {
     next_file: u32,
     ceiling: u64,
     kept: Nanos,
+    heard: Nanos,
     /// Pages that got a frame since the ceiling was looked at.
     grown: u64,
     in_flight: u64,
@@ -97,7 +102,7 @@ const fn id(file: u32) -> FileId {
 
 impl Brain {
     /// A brain over `frames` frames, under a ceiling of so many bytes for all that there is.
-    pub(crate) fn new(memory: Arc<Memory>, frames: u32, ceiling: u64) -> Self {
+    pub(crate) fn new(memory: Arc<Memory>, notes: Arc<Notes>, frames: u32, ceiling: u64) -> Self {
         let all = PageCount(u64::from(frames));
         let config = Config {
             memory: all.bytes(),
@@ -110,6 +115,7 @@ impl Brain {
         let pages = Pages::new(CacheConfig { ghosts_max: 0, ..CacheConfig::of(all) });
         Self {
             memory,
+            notes,
             wave: Wave::new(config),
             pages,
             free: FreeFrames::new(frames),
@@ -126,6 +132,7 @@ impl Brain {
             next_file: 0,
             ceiling,
             kept: Nanos(0),
+            heard: Nanos(0),
             grown: 0,
             in_flight: 0,
             bytes_fetched: 0,
@@ -205,6 +212,7 @@ impl Brain {
     /// A read is about to be made of which not everything is there and quiet: the reader's own request goes first, then the
     /// brain hears of it.
     pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) {
+        self.hear(now);
         self.look_around(now, file.number, pages);
         let table = self.pages.table(id(file.number));
         let hole = table.holes(pages).next();
@@ -218,7 +226,6 @@ impl Brain {
         }
         self.tell_evicted(now);
         self.wave.handle(now, Input::Read { file: id(file.number), pages, actor });
-        self.touch(file.number, pages);
         self.pump(now);
     }
 
@@ -260,41 +267,52 @@ impl Brain {
         flight.map_or(Need::NoFrame, |flight| Need::Flight(Arc::clone(flight)))
     }
 
-    /// Pages are read, or were just now: what the lists of pages need to know.
-    fn touch(&mut self, number: u32, pages: Extent) {
-        let table = self.pages.table(id(number));
-        let runs: Vec<Extent> = table.runs(PageBit::Present, pages).collect();
-        for page in runs.iter().flat_map(|run| run.start.0..run.end().0) {
-            self.pages.touch(id(number), PageIndex(page));
-            self.memory.take_used_bit(number, page);
+    /// Hears of the latest quiet reads, each after what was read quietly before it.
+    fn hear(&mut self, now: Nanos) {
+        if now.since(self.heard) < HEARD_EVERY {
+            return;
         }
+        self.heard = now;
+        let notes = Arc::clone(&self.notes);
+        notes.take(now, |Note { file, actor, start, count, part }| {
+            if self.files.contains_key(&file) {
+                let pages = Extent::new(start, count);
+                for leaf in (start / LEAF).saturating_sub(1)..(start + count).div_ceil(LEAF) {
+                    self.look(now, file, leaf, if part { Extent::new(start + count - 1, 1) } else { none() });
+                }
+                self.wave.handle(now, Input::Read { file: id(file), pages, actor });
+            }
+        });
     }
 
     /// What was read quietly around a read, told before it: leaf by leaf, as far as pages were read lately.
     fn look_around(&mut self, now: Nanos, number: u32, pages: Extent) {
         let (first, last) = (pages.start.0 / LEAF, (pages.end().0.max(1) - 1) / LEAF);
         for leaf in first..=last {
-            self.look(now, number, leaf);
+            self.look(now, number, leaf, pages);
         }
         let mut unread = 0;
         for leaf in (first.saturating_sub(LEAVES_AROUND)..first).rev() {
-            unread = if self.look(now, number, leaf) { 0 } else { unread + 1 };
+            unread = if self.look(now, number, leaf, none()) { 0 } else { unread + 1 };
             if unread == LEAVES_UNREAD {
                 break;
             }
         }
         unread = 0;
         for leaf in last + 1..=last + LEAVES_AROUND {
-            unread = if self.look(now, number, leaf) { 0 } else { unread + 1 };
+            unread = if self.look(now, number, leaf, none()) { 0 } else { unread + 1 };
             if unread == LEAVES_UNREAD {
                 break;
             }
         }
     }
 
-    /// Whether pages of a leaf were read quietly; if so, tells.
-    fn look(&mut self, now: Nanos, number: u32, leaf: u64) -> bool {
-        let mut used = self.memory.take_used(number, leaf);
+    /// Whether pages of a leaf were read quietly; if so, tells. Pages that are being read are not looked at: a reader who takes
+    /// a page in four pieces has not read it four times.
+    fn look(&mut self, now: Nanos, number: u32, leaf: u64, except: Extent) -> bool {
+        let except = except.intersection(Extent::new(leaf * LEAF, LEAF));
+        let from = except.start.0.saturating_sub(leaf * LEAF);
+        let mut used = self.memory.take_used(number, leaf, !mask(from, from + except.count.0));
         let any = used != 0;
         while used != 0 {
             let first = used.trailing_zeros();
@@ -680,6 +698,10 @@ fn leaves(pages: Extent) -> impl Iterator<Item = (u64, u64)> {
     let (start, end) = (pages.start.0, pages.end().0);
     (start / LEAF..end.div_ceil(LEAF))
         .map(move |leaf| (leaf, end.min((leaf + 1) * LEAF) - start.max(leaf * LEAF)))
+}
+
+const fn none() -> Extent {
+    Extent::new(0, 0)
 }
 
 /// Evicted pages as runs of files.

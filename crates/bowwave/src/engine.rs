@@ -14,6 +14,7 @@
 use crate::brain::{Brain, Orders};
 use crate::flight::{Flight, lock};
 use crate::memory::{Memory, Run};
+use crate::notes::Notes;
 use crate::pool::{Job, Pool};
 use bowwave_core::{Bytes, Nanos, PAGE_SIZE};
 use bowwave_io::{Error, Meta, Storage, Until};
@@ -60,6 +61,7 @@ pub(crate) struct Engine {
     pub(crate) frames: u32,
     /// Leaves that views hold.
     pub(crate) pinned: AtomicU64,
+    pub(crate) notes: Arc<Notes>,
     brain: Mutex<Brain>,
     pool: Pool,
     epoch: Instant,
@@ -70,8 +72,11 @@ impl Engine {
     pub(crate) fn new(settings: Settings) -> io::Result<Self> {
         let frames = u32::try_from(settings.memory.0 / PAGE_SIZE).unwrap_or(u32::MAX - 1);
         let memory = Arc::new(Memory::new(frames)?);
+        let notes = Arc::new(Notes::new());
+        let brain = Brain::new(Arc::clone(&memory), Arc::clone(&notes), frames, settings.memory.0);
         Ok(Self {
-            brain: Mutex::new(Brain::new(Arc::clone(&memory), frames, settings.memory.0)),
+            brain: Mutex::new(brain),
+            notes,
             memory,
             settings,
             frames,

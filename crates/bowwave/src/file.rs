@@ -10,6 +10,7 @@
 use crate::cache::Handle;
 use crate::engine::{Engine, FileShared};
 use crate::memory::{LEAF, mask};
+use crate::notes::Note;
 use crate::page_bytes::{Leaves, PageBytes};
 use crate::reading::{self, BYPASS_MAX, Reading, Step};
 use crate::stats::FileStats;
@@ -97,7 +98,7 @@ impl File {
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
         let len = self.clip(buf.len(), offset);
         let buf = &mut buf[..len];
-        if self.copy_quietly(buf, offset) {
+        if self.copy_quietly(this_thread, buf, offset) {
             return Ok(len);
         }
         self.read_slowly(this_thread(), buf, offset)
@@ -110,7 +111,7 @@ impl File {
     pub fn read_at_by(&self, actor: u32, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
         let len = self.clip(buf.len(), offset);
         let buf = &mut buf[..len];
-        if self.copy_quietly(buf, offset) {
+        if self.copy_quietly(|| actor, buf, offset) {
             return Ok(len);
         }
         self.read_slowly(actor, buf, offset)
@@ -122,7 +123,7 @@ impl File {
     /// # Errors
     /// As [`File::read_at`].
     pub fn read_at_bytes(&self, offset: u64, len: usize) -> Result<PageBytes, Error> {
-        if let Some(view) = self.view_quietly(offset, self.clip(len, offset)) {
+        if let Some(view) = self.view_quietly(this_thread, offset, self.clip(len, offset)) {
             return Ok(view);
         }
         self.read_at_bytes_by(this_thread(), offset, len)
@@ -136,17 +137,17 @@ impl File {
         let len = self.clip(len, offset);
         if !self.may_view(len) {
             let mut copy = vec![0; len];
-            if !self.copy_quietly(&mut copy, offset) {
+            if !self.copy_quietly(|| actor, &mut copy, offset) {
                 self.read_slowly(actor, &mut copy, offset)?;
             }
             return Ok(PageBytes::copy(copy));
         }
-        if let Some(view) = self.view_quietly(offset, len) {
+        if let Some(view) = self.view_quietly(|| actor, offset, len) {
             return Ok(view);
         }
         let mut reading = Reading::begin(&self.open, actor, reading::pages(offset, len));
         loop {
-            match self.view(offset, len, false) {
+            match self.view(offset, len) {
                 Ok(view) => {
                     reading.end();
                     return Ok(view);
@@ -223,9 +224,20 @@ impl File {
 
     /// Copies all of it, if all of it is there and nobody needs to hear of it.
     #[inline]
-    pub(crate) fn copy_quietly(&self, buf: &mut [u8], offset: u64) -> bool {
+    pub(crate) fn copy_quietly(&self, actor: impl Fn() -> u32, buf: &mut [u8], offset: u64) -> bool {
         let copied = self.engine().memory.copy(self.open.file.number, offset, buf, true);
-        copied.bytes == buf.len()
+        let all = copied.bytes == buf.len();
+        if all && copied.fresh {
+            self.leave_note(actor(), offset, buf.len());
+        }
+        all
+    }
+
+    fn leave_note(&self, actor: u32, offset: u64, len: usize) {
+        let (file, pages) = (self.open.file.number, reading::pages(offset, len));
+        let part = !(offset + len as u64).is_multiple_of(PAGE_SIZE);
+        let note = Note { file, actor, start: pages.start.0, count: pages.count.0, part };
+        self.engine().notes.leave(note);
     }
 
     /// Copies what is there from the front on.
@@ -238,7 +250,7 @@ impl File {
         for part in buf.chunks_mut(reading::segment_bytes(self.engine().frames)) {
             let from = offset + done as u64;
             done += part.len();
-            if !self.copy_quietly(part, from) {
+            if !self.copy_quietly(|| actor, part, from) {
                 self.read_segment(actor, part, from)?;
             }
         }
@@ -288,17 +300,27 @@ impl File {
         len as u64 <= frames * PAGE_SIZE / 4 && held + len as u64 / PAGE_SIZE <= frames / 2
     }
 
-    fn view_quietly(&self, offset: u64, len: usize) -> Option<PageBytes> {
+    pub(crate) fn view_quietly(&self, actor: impl Fn() -> u32, offset: u64, len: usize) -> Option<PageBytes> {
         if !self.may_view(len) {
             return None;
         }
-        self.view(offset, len, true).ok()
+        let (view, fresh) = self.pin_all(offset, len, true).ok()?;
+        if fresh {
+            self.leave_note(actor(), offset, len);
+        }
+        Some(view)
     }
 
     /// Pins all pages, or says which byte is missing first.
-    pub(crate) fn view(&self, offset: u64, len: usize, quietly: bool) -> Result<PageBytes, u64> {
+    pub(crate) fn view(&self, offset: u64, len: usize) -> Result<PageBytes, u64> {
+        self.pin_all(offset, len, false).map(|(view, _)| view)
+    }
+
+    /// Pins all pages, or says which byte is missing, or loud, first; and whether some were used for the first time.
+    fn pin_all(&self, offset: u64, len: usize, quietly: bool) -> Result<(PageBytes, bool), u64> {
+        let mut fresh = false;
         if len == 0 {
-            return Ok(PageBytes::copy(Vec::new()));
+            return Ok((PageBytes::copy(Vec::new()), fresh));
         }
         let engine = self.engine();
         let mut leaves = Leaves::new();
@@ -319,12 +341,12 @@ impl File {
                 leaves.unpin(engine);
                 return Err(missing(good).max(offset));
             };
-            pin.use_pages(want);
+            fresh |= pin.use_pages(want);
             leaves.push(pin.keep(&engine.memory));
             engine.pinned.fetch_add(1, Ordering::Relaxed);
             page = to;
         }
-        Ok(PageBytes::view(Arc::clone(&self.open), leaves, offset, len))
+        Ok((PageBytes::view(Arc::clone(&self.open), leaves, offset, len), fresh))
     }
 }
 

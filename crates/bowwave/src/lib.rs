@@ -35,6 +35,7 @@ mod file;
 mod flight;
 #[expect(unsafe_code, reason = "bytes that readers reach without a lock")]
 mod memory;
+mod notes;
 mod page_bytes;
 mod pool;
 mod reading;

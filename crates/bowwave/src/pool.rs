@@ -1,8 +1,8 @@
 //! The threads that read from storages, and what they do next.
 //!
 //! ```text
-//! demand   oldest first                                    any free thread
-//! ahead    oldest first, while fewer than AHEAD are at it  -> neighbours of it, if every thread is busy, in one request
+//! demand   oldest first                                     any free thread     \ and with it, where more waits than threads
+//! ahead    oldest first, while two thirds are not at it     any free thread     / can take, what lies behind it
 //! ```
 //!
 //! The bound. The brain lets out no more requests than the device digests, at most 512; a device that digests more than 64 is
@@ -15,7 +15,7 @@
 
 use crate::engine::Engine;
 use crate::flight::{Flight, lock};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ const MERGED_PAGES_MAX: u64 = 1024;
 struct Lines {
     demand: VecDeque<Arc<Flight>>,
     ahead: VecDeque<Arc<Flight>>,
+    /// What waits in either line, by where it begins.
+    places: BTreeMap<(u32, u64), Arc<Flight>>,
     threads: usize,
     threads_max: usize,
     idle: usize,
@@ -58,43 +60,68 @@ pub(crate) struct Job {
 impl Lines {
     fn next(&mut self) -> Option<Job> {
         while let Some(flight) = self.demand.pop_front() {
-            if flight.claim() {
-                return Some(Job { flights: vec![flight], ahead: false });
+            if self.claim(&flight) {
+                return Some(Job { flights: self.with_neighbours(flight), ahead: false });
             }
         }
         while self.at_ahead < self.ahead_max
             && let Some(flight) = self.ahead.pop_front()
         {
-            if flight.claim() {
-                let flights = self.with_neighbours(flight);
+            if self.claim(&flight) {
                 self.at_ahead += 1;
-                return Some(Job { flights, ahead: true });
+                return Some(Job { flights: self.with_neighbours(flight), ahead: true });
             }
         }
         None
     }
 
-    /// Where every place is taken, what lies behind a flight goes with it: one request costs less than two, and no connection
-    /// stays idle for it.
+    fn push(&mut self, flight: Arc<Flight>) {
+        self.places.insert(place(&flight), Arc::clone(&flight));
+        if flight.is_demand() { &mut self.demand } else { &mut self.ahead }.push_back(flight);
+    }
+
+    fn claim(&mut self, flight: &Arc<Flight>) -> bool {
+        let claimed = flight.claim();
+        if claimed {
+            self.places.remove(&place(flight));
+        }
+        claimed
+    }
+
+    /// Where more waits than threads can take, what lies behind a flight goes with it: one request costs less than two, no
+    /// connection stays idle for it, and a head that is there need not come back.
     fn with_neighbours(&mut self, flight: Arc<Flight>) -> Vec<Arc<Flight>> {
-        let (mut end, mut count) = (flight.pages.end(), flight.pages.count.0);
+        let (number, mut end, mut count) = (flight.file.number, flight.pages.end(), flight.pages.count.0);
         let mut flights = vec![flight];
-        while self.at_ahead + 1 >= self.ahead_max
-            && let Some(next) = self.ahead.front()
-            && Arc::ptr_eq(&next.file, &flights[0].file)
-            && next.pages.start == end
+        while self.is_crowded()
+            && let Some(next) = self.places.get(&(number, end.0)).map(Arc::clone)
             && count + next.pages.count.0 <= MERGED_PAGES_MAX
-            && next.claim()
         {
+            if !self.claim(&next) {
+                // It was cancelled where it stood.
+                self.places.remove(&place(&next));
+                break;
+            }
             (end, count) = (next.pages.end(), count + next.pages.count.0);
-            flights.extend(self.ahead.pop_front());
+            flights.push(next);
         }
         flights
+    }
+
+    fn is_crowded(&self) -> bool {
+        let ahead = self.ahead_max - self.at_ahead.min(self.ahead_max);
+        let free = self.idle + self.threads_max - self.threads;
+        self.places.len() > free.min(ahead)
     }
 
     fn work_for_another(&self) -> bool {
         !self.demand.is_empty() || (!self.ahead.is_empty() && self.at_ahead < self.ahead_max)
     }
+}
+
+/// Where a flight begins.
+fn place(flight: &Flight) -> (u32, u64) {
+    (flight.file.number, flight.pages.start.0)
 }
 
 /// Threads of a cache of so many bytes.
@@ -123,7 +150,7 @@ impl Pool {
         let mut lines = lock(&self.lines);
         let mut wanted = flights.len();
         for flight in flights {
-            if flight.is_demand() { &mut lines.demand } else { &mut lines.ahead }.push_back(flight);
+            lines.push(flight);
         }
         let wake = wanted.min(lines.idle);
         wanted -= wake;

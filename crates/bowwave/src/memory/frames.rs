@@ -176,7 +176,9 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) fn new(frames: u32) -> io::Result<Self> {
-        Ok(Self { mapping: Mapping::new(frames as usize * FRAME)?, frames })
+        let mapping = Mapping::new(frames as usize * FRAME)?;
+        mapping.prefer_large_pages();
+        Ok(Self { mapping, frames })
     }
 
     pub(super) fn frame(&self, number: u32) -> *mut u8 {

@@ -39,6 +39,12 @@ impl Mapping {
         Ok(Self { base, bytes })
     }
 
+    /// Large pages where the system has them: a copy from a frame then costs no walk of a page table.
+    pub(super) fn prefer_large_pages(&self) {
+        // SAFETY: advice about our own mapping.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE) };
+    }
+
     pub(super) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.bytes, "inside the mapping");
         // SAFETY: inside the mapping, as just asserted.

@@ -39,3 +39,6 @@ pub(crate) const fn mask(from: u64, to: u64) -> u64 {
     }
     (u64::MAX >> (LEAF - (to - from))) << from
 }
+
+#[cfg(test)]
+mod tests;
