@@ -20,9 +20,9 @@ use bowwave_io::{BucketTree, DirTree, Error, HttpClient, HttpTree, S3Options, Tr
 use bowwave_lab::DeviceModel;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -73,6 +73,9 @@ pub(crate) struct Args {
     /// Create this file when mounted; it is removed at the end
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
+    /// Once mounted, leave the terminal or pipe of whoever started it
+    #[arg(long, hide = true)]
+    background: bool,
     /// Unmount and exit when the thread that started this process ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -303,12 +306,16 @@ fn run(args: &Args) -> Result<(), Failure> {
         metrics: args.metrics,
     })?;
     let metrics = mount.metrics().map_or(String::new(), |at| format!("; metrics on http://{at}/metrics"));
-    eprintln!(
+    let _ = writeln!(
+        io::stderr(),
         "{} on {} ({} MiB of memory){metrics}; Ctrl-C unmounts",
         mount.source(),
         mount.dir().display(),
         args.memory.0 >> 20
     );
+    if args.background {
+        leave_standard_error();
+    }
     let told = tell_ready(args.ready_fd, args.ready_file.as_deref());
     let ended = told.and_then(|()| serve(&signals, &mut mount));
     if let Some(path) = &args.ready_file {
@@ -330,8 +337,20 @@ fn raise_open_files() {
     }
 }
 
-/// Starts this command again in a session of its own, and waits until it is mounted or has said why not. What it writes after that
-/// goes to the system's log, if there is `logger`, else nowhere: nobody's terminal or pipe is kept open.
+/// What is said from now on goes to the system's log where there is `logger`, else nowhere.
+fn leave_standard_error() {
+    let mut logger = Command::new("logger");
+    logger.args(["-t", "bowwave"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let log = logger.spawn().ok().and_then(|mut logger| logger.stdin.take()).map(OwnedFd::from);
+    let to = log.or_else(|| File::options().write(true).open("/dev/null").ok().map(OwnedFd::from));
+    if let Some(to) = to {
+        // SAFETY: both are open descriptors of ours; the second keeps its number.
+        unsafe { libc::dup2(to.as_raw_fd(), libc::STDERR_FILENO) };
+    }
+}
+
+/// Starts this command again in a session of its own, and waits until it is mounted or has said why not. Nobody's terminal or
+/// pipe is kept open after that.
 fn daemon() -> Result<(), Failure> {
     let failed = |what: &str, error: io::Error| Failure::new(OS_ERROR, format!("cannot {what}: {error}"));
     let exe = std::env::current_exe().map_err(|error| failed("find this program", error))?;
@@ -342,7 +361,7 @@ fn daemon() -> Result<(), Failure> {
     let mut command = Command::new(exe);
     command.args(args.into_iter().skip(1).filter(|arg| arg.as_bytes() != b"--daemon"));
     let fd = told.as_raw_fd();
-    command.args(["--ready-fd", &fd.to_string()]);
+    command.args(["--background", "--ready-fd", &fd.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     // SAFETY: both calls are allowed between fork and exec; the descriptor is open in the child.
     unsafe {
@@ -371,10 +390,7 @@ fn daemon() -> Result<(), Failure> {
     ))
 }
 
-fn read_back(words: File) -> io::Result<String> {
-    use std::io::Seek;
-    // SAFETY: the descriptor is ours and is given up here.
-    let mut words = unsafe { File::from_raw_fd(words.into_raw_fd()) };
+fn read_back(mut words: File) -> io::Result<String> {
     words.rewind()?;
     let mut text = String::new();
     words.take(8192).read_to_string(&mut text)?;

@@ -26,7 +26,7 @@ use fuser::{
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
@@ -219,7 +219,8 @@ impl Inner {
         let now = Instant::now();
         let sentence = error.to_string();
         if said.get(&sentence).is_none_or(|at| at.elapsed() > SAY_AGAIN) {
-            eprintln!("bowwave: {sentence}");
+            // Nobody may be there to read it, which is no reason to end a mount.
+            let _ = writeln!(io::stderr(), "bowwave: {sentence}");
             said.insert(sentence, now);
         }
         errno
