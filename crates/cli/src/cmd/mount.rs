@@ -313,10 +313,11 @@ fn run(args: &Args) -> Result<(), Failure> {
         mount.dir().display(),
         args.memory.0 >> 20
     );
+    let told = tell_ready(args.ready_fd, args.ready_file.as_deref());
+    // After the word, which closes the pipe that the log's process must not inherit.
     if args.background {
         leave_standard_error();
     }
-    let told = tell_ready(args.ready_fd, args.ready_file.as_deref());
     let ended = told.and_then(|()| serve(&signals, &mut mount));
     if let Some(path) = &args.ready_file {
         // It may be gone with its directory by now.
@@ -373,11 +374,10 @@ fn daemon() -> Result<(), Failure> {
     }
     let mut child = command.spawn().map_err(|error| failed("start the daemon", error))?;
     drop(told);
-    let mut word = String::new();
+    let mut word = [0; 5];
     let mut ready = ready;
     // An end without a word is an end of the daemon.
-    let _ = ready.read_to_string(&mut word);
-    if word.starts_with("ready") {
+    if ready.read_exact(&mut word).is_ok() {
         return Ok(());
     }
     let status = child.wait().map_err(|error| failed("wait for the daemon", error))?;
