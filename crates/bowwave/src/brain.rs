@@ -277,14 +277,24 @@ impl Brain {
         self.heard = now;
         let notes = Arc::clone(&self.notes);
         notes.take(now, |Note { file, actor, start, count, part }| {
-            if self.files.contains_key(&file) {
-                let pages = Extent::new(start, count);
+            let pages = Extent::new(start, count);
+            if self.files.contains_key(&file) && self.is_where_its_reader_is(file, pages) {
                 for leaf in (start / LEAF).saturating_sub(1)..(start + count).div_ceil(LEAF) {
                     self.look(now, file, leaf, if part { Extent::new(start + count - 1, 1) } else { none() });
                 }
                 self.wave.handle(now, Input::Read { file: id(file), pages, actor });
             }
         });
+    }
+
+    /// Whether a quiet read is the latest of its stream still: its reader may have come further since, and been heard of there.
+    /// Then what lies on both sides of it was read, or it is gone already.
+    fn is_where_its_reader_is(&self, number: u32, pages: Extent) -> bool {
+        let table = self.pages.table(id(number));
+        let used = |page| table.has(PageBit::Used, page) || self.memory.is_used(number, page.0);
+        let present = table.count(PageBit::Present, pages) == pages.count;
+        let before = pages.start.0 == 0 || used(PageIndex(pages.start.0 - 1));
+        present && !(before && used(pages.end()))
     }
 
     /// What was read quietly around a read, told before it: leaf by leaf, as far as pages were read lately.

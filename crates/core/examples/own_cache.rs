@@ -12,18 +12,17 @@ fn main() {
     for read in 0..6 {
         // Before a read that misses, or meets a mark (Wave::leaf says which pages are quiet), the brain is told.
         let pages = Extent::new(read * 8, 8);
+        let missing = (pages.start.0..pages.end().0).any(|page| !wave.resident(file, PageIndex(page)));
         wave.handle(now, Input::Read { file, pages, actor: 1 });
         // The reader brings the first 128 KiB that he misses himself; here that takes 30 ms. What he waited is told.
-        let missing =
-            !(pages.start.0..pages.end().0).all(|page| wave.resident(file, bowwave_core::PageIndex(page)));
-        if missing || read == 0 {
-            now = now + Nanos::from_ms(30);
+        if missing {
+            now += Nanos::from_ms(30);
             wave.handle(now, Input::Waited { file, pages, actor: 1, took: Nanos::from_ms(30) });
         }
         // What is to be fetched now: send it, and tell of its arrival. A cache that evicts tells Input::Dropped.
         while let Some(Action::Fetch { id, pages, why, .. }) = wave.poll(now) {
             println!("read {read}: fetch {pages}, {why}");
-            now = now + Nanos::from_ms(30);
+            now += Nanos::from_ms(30);
             wave.handle(now, Input::Arrived { fetch: id });
         }
     }
