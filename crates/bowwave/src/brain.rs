@@ -614,6 +614,9 @@ impl Brain {
 
     // ---- what is asked ---------------------------------------------------------------------------------------------
 
+    pub(crate) fn latency(&self, file: &FileShared) -> Option<Nanos> {
+        self.wave.device(file.meta.endpoint)?.0
+    }
     pub(crate) fn wave(&self) -> &Wave {
         &self.wave
     }
