@@ -95,6 +95,8 @@ pub(crate) struct Brain {
     bytes_fetched: u64,
     requests: u64,
     frames_max: u64,
+    /// Frames that the brain was told of.
+    frames_told: u64,
     in_use_max: u64,
 }
 
@@ -140,6 +142,7 @@ impl Brain {
             bytes_fetched: 0,
             requests: 0,
             frames_max: all.0,
+            frames_told: all.0,
             in_use_max: 0,
         }
     }
@@ -595,7 +598,11 @@ impl Brain {
             self.free.revive(self.free.retired() - retired);
         }
         self.tell_evicted(now);
-        self.wave.handle(now, Input::Memory { bytes: PageCount(frames).bytes() });
+        // The brain believes anew in all of it: only where it is another memory, or what it learnt of it (R12) would be lost.
+        if frames.abs_diff(self.frames_told) * 16 > self.frames_told {
+            self.frames_told = frames;
+            self.wave.handle(now, Input::Memory { bytes: PageCount(frames).bytes() });
+        }
     }
 
     /// Bytes that everything beside the frames takes.
