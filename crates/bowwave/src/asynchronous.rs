@@ -75,7 +75,7 @@ impl File {
             if let Some(view) = self.view_quietly(|| actor, offset, len) {
                 return Ok(view);
             }
-            let mut reading = Reading::begin(self.open(), actor, reading::pages(offset, len));
+            let mut reading = Reading::begin_task(self.open(), actor, reading::pages(offset, len));
             loop {
                 match self.view(offset, len) {
                     Ok(view) => {
@@ -96,7 +96,7 @@ impl File {
     }
 
     async fn read_segment_async(&self, actor: u32, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let mut reading = Reading::begin(self.open(), actor, reading::pages(offset, buf.len()));
+        let mut reading = Reading::begin_task(self.open(), actor, reading::pages(offset, buf.len()));
         let mut at = 0;
         loop {
             let copied = self.copy(&mut buf[at..], offset + at as u64);

@@ -44,6 +44,8 @@ const SLACK_MIN: u64 = 128 << 10;
 /// Files of which the tables are measured after every miss; where there are more, that would take too long.
 const FILES_FEW: usize = 64;
 const PAGE_COST_MAX: u64 = 1024;
+/// Pages of a list of what will be read that are sent for before the device was timed: 16 MiB.
+const ANNOUNCED_FIRST: u64 = 4096;
 /// Notes of quiet reads are handed over so often.
 const HEARD_EVERY: Nanos = Nanos::from_ms(500);
 /// What a file costs beside its tables, about.
@@ -93,6 +95,8 @@ pub(crate) struct Brain {
     bytes_fetched: u64,
     requests: u64,
     frames_max: u64,
+    /// Frames that the brain was told of.
+    frames_told: u64,
     in_use_max: u64,
 }
 
@@ -138,6 +142,7 @@ impl Brain {
             bytes_fetched: 0,
             requests: 0,
             frames_max: all.0,
+            frames_told: all.0,
             in_use_max: 0,
         }
     }
@@ -275,14 +280,24 @@ impl Brain {
         self.heard = now;
         let notes = Arc::clone(&self.notes);
         notes.take(now, |Note { file, actor, start, count, part }| {
-            if self.files.contains_key(&file) {
-                let pages = Extent::new(start, count);
+            let pages = Extent::new(start, count);
+            if self.files.contains_key(&file) && self.is_where_its_reader_is(file, pages) {
                 for leaf in (start / LEAF).saturating_sub(1)..(start + count).div_ceil(LEAF) {
                     self.look(now, file, leaf, if part { Extent::new(start + count - 1, 1) } else { none() });
                 }
                 self.wave.handle(now, Input::Read { file: id(file), pages, actor });
             }
         });
+    }
+
+    /// Whether a quiet read is the latest of its stream still: its reader may have come further since, and been heard of there.
+    /// Then what lies on both sides of it was read, or it is gone already.
+    fn is_where_its_reader_is(&self, number: u32, pages: Extent) -> bool {
+        let table = self.pages.table(id(number));
+        let used = |page| table.has(PageBit::Used, page) || self.memory.is_used(number, page.0);
+        let present = table.count(PageBit::Present, pages) == pages.count;
+        let before = pages.start.0 == 0 || used(PageIndex(pages.start.0 - 1));
+        present && !(before && used(pages.end()))
     }
 
     /// What was read quietly around a read, told before it: leaf by leaf, as far as pages were read lately.
@@ -350,25 +365,25 @@ impl Brain {
 
     fn tell_announced(&mut self, now: Nanos) {
         while let Some(next) = self.announced.front_mut() {
-            let room =
-                (self.pages.capacity().0 / 2).saturating_sub(self.wave.unread().0 + self.announced_out);
-            let number = next.file;
-            let Some(range) = next.ranges.front_mut() else {
+            let out = self.wave.unread().0 + self.announced_out;
+            let Some(file) = self.files.get(&next.file) else { return };
+            let gap = self.wave.gap_worth(file.meta.endpoint);
+            let first = if gap.0 == 0 { ANNOUNCED_FIRST } else { u64::MAX };
+            let room = (self.pages.capacity().0 / 2).min(first).saturating_sub(out);
+            if next.ranges.is_empty() {
                 self.announced.pop_front();
                 continue;
-            };
-            let part = Extent { count: PageCount(range.count.0.min(room)), ..*range };
-            if part.is_empty() {
+            }
+            if room == 0 {
                 return;
             }
-            *range = Extent::between(part.end(), range.end());
-            if range.is_empty() {
-                next.ranges.pop_front();
+            let number = next.file;
+            let table = self.pages.table(id(number));
+            for pages in batch(&mut next.ranges, room, gap.0) {
+                // Until it is sent it is not counted as unread.
+                self.announced_out += table.holes(pages).map(|hole| hole.count.0).sum::<u64>();
+                self.wave.handle(now, Input::Advised { file: id(number), pages, advice: Advice::WillNeed });
             }
-            // Until it is sent it is not counted as unread.
-            self.announced_out += part.count.0;
-            let advice = Advice::WillNeed;
-            self.wave.handle(now, Input::Advised { file: id(number), pages: part, advice });
         }
     }
 
@@ -377,6 +392,10 @@ impl Brain {
     /// Does what the brain wants, until it wants nothing more for now.
     pub(crate) fn pump(&mut self, now: Nanos) {
         for _ in 0..ROUNDS_MAX {
+            if self.flights.is_empty() {
+                // What was announced and is neither here nor on its way will not come.
+                self.announced_out = 0;
+            }
             self.tell_announced(now);
             let mut any = false;
             while let Some(Action::Fetch { id, file, pages, demand, why }) = self.wave.poll(now) {
@@ -388,9 +407,6 @@ impl Brain {
             if !self.tell_evicted(now) && !any {
                 break;
             }
-        }
-        if self.announced.is_empty() {
-            self.announced_out = 0;
         }
         self.publish();
         self.keep_house(now);
@@ -582,7 +598,11 @@ impl Brain {
             self.free.revive(self.free.retired() - retired);
         }
         self.tell_evicted(now);
-        self.wave.handle(now, Input::Memory { bytes: PageCount(frames).bytes() });
+        // The brain believes anew in all of it: only where it is another memory, or what it learnt of it (R12) would be lost.
+        if frames.abs_diff(self.frames_told) * 16 > self.frames_told {
+            self.frames_told = frames;
+            self.wave.handle(now, Input::Memory { bytes: PageCount(frames).bytes() });
+        }
     }
 
     /// Bytes that everything beside the frames takes.
@@ -601,6 +621,9 @@ impl Brain {
 
     // ---- what is asked ---------------------------------------------------------------------------------------------
 
+    pub(crate) fn latency(&self, file: &FileShared) -> Option<Nanos> {
+        self.wave.device(file.meta.endpoint)?.0
+    }
     pub(crate) fn wave(&self) -> &Wave {
         &self.wave
     }
@@ -700,6 +723,36 @@ fn leaves(pages: Extent) -> impl Iterator<Item = (u64, u64)> {
         .map(move |leaf| (leaf, end.min((leaf + 1) * LEAF) - start.max(leaf * LEAF)))
 }
 
+/// Takes about `room` pages from the front of `ranges`: as runs, in the order in which the first page of each is read; what lies
+/// no further apart than `gap` is one run.
+fn batch(ranges: &mut VecDeque<Extent>, room: u64, gap: u64) -> Vec<Extent> {
+    let (mut taken, mut sorted) = (0, Vec::new());
+    while taken < room
+        && let Some(range) = ranges.pop_front()
+    {
+        let part = Extent { count: PageCount(range.count.0.min(room - taken)), ..range };
+        let rest = Extent::between(part.end(), range.end());
+        if !rest.is_empty() {
+            ranges.push_front(rest);
+        }
+        taken += part.count.0;
+        sorted.push((part, sorted.len()));
+    }
+    sorted.sort_unstable();
+    let mut runs: Vec<(usize, Extent)> = Vec::new();
+    for (part, order) in sorted {
+        match runs.last_mut() {
+            Some((first, run)) if part.start.0 <= run.end().0 + gap => {
+                *run = Extent::between(run.start, run.end().max(part.end()));
+                *first = order.min(*first);
+            }
+            _ => runs.push((order, part)),
+        }
+    }
+    runs.sort_unstable();
+    runs.into_iter().map(|(_, run)| run).collect()
+}
+
 const fn none() -> Extent {
     Extent::new(0, 0)
 }
@@ -714,4 +767,23 @@ fn runs(evicted: &[Evicted]) -> Vec<(FileId, Extent)> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_announced_goes_out_in_runs() {
+        let ranges = [
+            Extent::new(100, 4),
+            Extent::new(0, 4),
+            Extent::new(104, 4),
+            Extent::new(6, 4),
+            Extent::new(200, 9),
+        ];
+        let mut left = VecDeque::from(ranges);
+        assert_eq!(batch(&mut left, 17, 2), [Extent::new(100, 8), Extent::new(0, 10), Extent::new(200, 1)]);
+        assert_eq!(left, [Extent::new(201, 8)]);
+    }
 }

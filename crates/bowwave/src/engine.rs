@@ -32,6 +32,9 @@ const ATTEMPTS_IN_TIME: u32 = 4;
 /// Slices that one request fills at most: what the system's own calls take (IOV_MAX).
 const SLICES_MAX: usize = 1024;
 
+/// A device with this latency is read by the reader himself. What hangs there hangs him, as it would have without us.
+const QUICK: Nanos = Nanos::from_us(250);
+
 /// What a file is to everybody.
 pub(crate) struct FileShared {
     pub(crate) number: u32,
@@ -101,6 +104,30 @@ impl Engine {
         };
         self.obey(orders);
         result
+    }
+
+    /// [`Engine::with`] for a reader who may bring his own pages himself: on a device that answers at once, waking a thread for
+    /// it and being woken by it would take longer than the read.
+    pub(crate) fn with_own<T>(
+        self: &Arc<Self>,
+        file: &FileShared,
+        act: impl FnOnce(&mut Brain, Nanos) -> T,
+    ) -> (T, bool) {
+        let now = self.now();
+        let (result, mut orders, quick) = {
+            let mut brain = lock(&self.brain);
+            let result = act(&mut brain, now);
+            let quick = brain.latency(file).is_some_and(|latency| latency < QUICK);
+            (result, brain.take_orders(), quick)
+        };
+        let is_own = |flight: &Arc<Flight>| flight.fetch.is_none() && flight.file.number == file.number;
+        let own = orders.send.iter().position(is_own).filter(|_| quick).map(|at| orders.send.remove(at));
+        self.obey(orders);
+        let own = own.filter(|flight| flight.claim());
+        if let Some(flight) = &own {
+            self.perform(&Job::own(Arc::clone(flight)));
+        }
+        (result, own.is_some())
     }
 
     fn obey(self: &Arc<Self>, orders: Orders) {

@@ -166,8 +166,8 @@ impl File {
         Ok(PageBytes::copy(copy))
     }
 
-    /// These byte ranges will be read, in this order: they are fetched exactly, as memory allows, the next ones when those
-    /// before them were read.
+    /// These byte ranges will be read, in this order: they are fetched as memory allows, the next ones when those before them
+    /// were read; what lies between two of them only where that costs less than a request of its own.
     pub fn will_read(&self, ranges: &[Range<u64>]) {
         let len = self.len();
         let inside = ranges.iter().map(|range| range.start.min(len)..range.end.min(len));

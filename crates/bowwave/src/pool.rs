@@ -57,6 +57,13 @@ pub(crate) struct Job {
     ahead: bool,
 }
 
+impl Job {
+    /// A flight that its reader performs.
+    pub(crate) fn own(flight: Arc<Flight>) -> Self {
+        Self { flights: vec![flight], ahead: false }
+    }
+}
+
 impl Lines {
     fn next(&mut self) -> Option<Job> {
         while let Some(flight) = self.demand.pop_front() {

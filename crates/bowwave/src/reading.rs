@@ -43,8 +43,17 @@ pub(crate) enum Step {
 }
 
 impl<'a> Reading<'a> {
-    /// Tells of a read of `pages`, and sends for what is missing.
+    /// Tells of a read of `pages`, and sends for what is missing; or brings the first of it himself, where that is quicker.
     pub(crate) fn begin(open: &'a Open, actor: u32, pages: Extent) -> Self {
+        let begun = Instant::now();
+        let file = open.file();
+        let ((), brought) = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
+        Self { open, actor, pages, begun, waited: brought, lost: 0, over: false }
+    }
+
+    /// [`Reading::begin`] for a task, which must not block.
+    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "for the async twins"))]
+    pub(crate) fn begin_task(open: &'a Open, actor: u32, pages: Extent) -> Self {
         let begun = Instant::now();
         open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
         Self { open, actor, pages, begun, waited: false, lost: 0, over: false }

@@ -234,3 +234,20 @@ fn the_ceiling_holds() {
 fn _storages_can_be_shared(storage: Arc<dyn Storage>, cache: &Cache) -> Result<bowwave::File, Error> {
     cache.open(storage)
 }
+
+#[test]
+fn a_reader_who_comes_far_between_two_notes_is_one_stream() {
+    // Three seconds: notes of quiet reads are handed over twice a second, a stream's every other second.
+    let content = Content::new(11, 120 << 20);
+    let cache = cache(16);
+    let file = cache.open(content.clone()).unwrap();
+    let mut buf = vec![0; 64 << 10];
+    for at in (0..120u64 << 20).step_by(64 << 10) {
+        file.read_at(&mut buf, at).unwrap();
+        assert!(content.holds(at, &buf));
+        std::thread::sleep(Duration::from_micros(1500));
+    }
+    let stats = cache.stats();
+    assert!(stats.counters.streams <= 3, "{stats:?}");
+    assert!(stats.fetched_bytes <= (120 << 20) * 103 / 100, "{stats:?}");
+}

@@ -1,6 +1,6 @@
 //! A storage at the pace of the lab's device models, in real time: what the examples read from.
 //!
-//! One thread sleeps until the next completion of the [`Device`] and wakes who waits for it. Contents are made up: every eight
+//! For a device with a head one thread sleeps until the next completion of the [`Device`] and wakes who waits for it. Contents are made up: every eight
 //! bytes say where they are, so every read can be verified without keeping a byte.
 #![allow(dead_code, unreachable_pub, reason = "each example uses what it needs")]
 
@@ -85,6 +85,9 @@ impl SlowDevice {
     fn pass(&self, address: u64, bytes: u64) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.model.head.is_none() {
+            return self.pass_slots(address, bytes);
+        }
         let done = Arc::new(AtomicBool::new(false));
         {
             let mut state = self.state.lock().expect("nobody panics here");
@@ -96,6 +99,28 @@ impl SlowDevice {
         self.clock.notify_one();
         while !done.load(Ordering::Acquire) {
             std::thread::park();
+        }
+    }
+}
+
+impl SlowDevice {
+    /// Where there is no head the end of a request is known when it comes: whoever made it sleeps until then.
+    fn pass_slots(&self, address: u64, bytes: u64) {
+        let due = {
+            let mut state = self.state.lock().expect("nobody panics here");
+            let (id, now) = (state.next, self.now());
+            state.next += 1;
+            while state.device.complete(now).is_some() {}
+            state.device.submit(now, id, address, bytes);
+            let due = state.device.upcoming().find(|upcoming| upcoming.1 == id);
+            due.map_or(now, |(due, _)| due)
+        };
+        let left = Duration::from_nanos(due.since(self.now()).0);
+        if left > AWAKE {
+            std::thread::sleep(left - AWAKE);
+        }
+        while self.now() < due {
+            std::thread::yield_now();
         }
     }
 }

@@ -97,7 +97,7 @@ impl Model {
             }
             Taker::Key => {
                 // The next owner of leaf and frame: another file, then the first again.
-                next.key = if self.owners_left % 2 == 0 { 2 } else { 1 };
+                next.key = if self.owners_left.is_multiple_of(2) { 2 } else { 1 };
                 next.bytes = next.key;
                 Taker::Publish
             }

@@ -1,7 +1,8 @@
-//! What the brain itself takes of memory, about: for drivers that hold a ceiling over all they have.
+//! What drivers ask beside their inputs: what the brain itself takes of memory, for those that hold a ceiling over all they
+//! have, and which gaps are worth fetching, for those that are told long lists of what will be read.
 
 use super::{Explained, File, Flight, Wave};
-use crate::units::{Bytes, FileId, Nanos};
+use crate::units::{Bytes, FileId, Nanos, PAGE_SIZE, PageCount};
 use core::mem::size_of;
 
 /// What an entry of an ordered map takes: its nodes are at worst half full.
@@ -10,6 +11,13 @@ const fn entries<K, V>(count: usize) -> usize {
 }
 
 impl Wave {
+    /// Pages between two reads of this device that cost no more to fetch than a request of their own; none while no read was
+    /// timed.
+    pub fn gap_worth(&self, device: u64) -> PageCount {
+        let known = self.queues.get(&device).filter(|queue| queue.device.latency().is_some());
+        known.map_or(PageCount(0), |queue| PageCount(queue.device.gap_max().0 / PAGE_SIZE))
+    }
+
     /// Bytes that the brain takes, about. O(files).
     pub fn bytes_of_memory(&self) -> Bytes {
         let file = |f: &File| {
