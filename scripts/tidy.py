@@ -12,7 +12,9 @@ ARROWS = {  # which of our crates each crate may use: arrows point down only
     "bowwave-core": set(),
     "bowwave-wire": {"bowwave-core"},
     "bowwave-lab": {"bowwave-core"},
-    "bowwave-fuse": {"bowwave-core", "bowwave-lab"},
+    "bowwave-io": {"bowwave-core", "bowwave-lab"},  # the lab's models, for the storage that is slow; nothing of pages
+    "bowwave-fuse": {"bowwave", "bowwave-core", "bowwave-io", "bowwave-lab"},
+    "bowwave": {"bowwave-core", "bowwave-io"},
     "bowwave-preload": {"bowwave-wire", "bowwave-core"},
     "bowwave-steer": {"bowwave-core", "bowwave-wire"},
 }

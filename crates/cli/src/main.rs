@@ -21,6 +21,8 @@ enum Command {
     Demo(cmd::demo::Args),
     Doctor(cmd::doctor::Args),
     Run(cmd::run::Args),
+    Mount(cmd::mount::Args),
+    Stat(cmd::stat::Args),
     Slow(cmd::slow::Args),
     Bench(cmd::bench::Args),
     Explain(cmd::explain::Args),
@@ -32,10 +34,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::parse_from(cmd::mount::as_helper(std::env::args_os().collect())).command {
         Command::Demo(args) => cmd::demo::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),
         Command::Run(args) => cmd::run::main(args),
+        Command::Mount(args) => cmd::mount::main(args),
+        Command::Stat(args) => cmd::stat::main(args),
         Command::Slow(args) => cmd::slow::main(args),
         Command::Bench(args) => cmd::bench::main(args),
         Command::Explain(args) => cmd::explain::main(args),

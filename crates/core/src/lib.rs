@@ -28,7 +28,7 @@ mod view;
 mod wave;
 mod window;
 
-pub use cache::{Background, Cache, CacheConfig, Evicted, Ghost, Placement, Touch, Victim};
+pub use cache::{Background, Cache, CacheConfig, Evicted, Ghost, Hold, Holds, Placement, Touch, Victim};
 pub use decision::{Decision, Pattern, Why};
 pub use folio::{FolioPlay, FolioTable, Submitted};
 pub use play::{Play, Submission};

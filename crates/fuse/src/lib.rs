@@ -1,6 +1,7 @@
-//! The slow store: a directory, or generated files, mounted read-only at a modelled device's pace.
+//! Two kinds of mount, both read-only: a source through our page cache (`cached`, [`CachedMount`]), and the slow store: a
+//! directory, or generated files, at a modelled device's pace.
 //!
-//! Every read passes through the kernel's page cache and readahead as with any file system; what misses the cache reaches
+//! In the slow store every read passes through the kernel's page cache and readahead as with any file system; what misses the cache reaches
 //! the store and is answered when the modelled device would have answered it, in real time. So a laptop shows what a
 //! disk, a network mount or a bucket would do, and a reader can prove that every byte was right.
 //!
@@ -12,13 +13,16 @@
 //! Reading order: [`Options`] and [`SlowStore`] (what a caller does), `store` (what the kernel asks), `pace` (when it is
 //! answered), `tree` (which files), [`content`] (what they hold), [`Stats`] (what was asked).
 
+mod cached;
 pub mod content;
 mod log;
 mod mount;
 mod pace;
+mod point;
 mod stats;
 mod store;
 mod tree;
 
+pub use cached::{CachedMount, CachedOptions, CachedSource, metrics_address};
 pub use mount::{MountError, Options, ROUND_TRIP, SlowStore};
 pub use stats::{FileStats, Stats};

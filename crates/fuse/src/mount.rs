@@ -6,31 +6,26 @@
 //!   SlowStore::detach             takes the name away at once; open files fail when the process ends
 //! ```
 
-use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, PipeReader};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bowwave_io::{Haste, hurry};
 use bowwave_lab::DeviceModel;
 use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::log::RequestLog;
-use crate::pace::{Haste, Pacer, hurry};
+use crate::pace::Pacer;
+use crate::point::{Ours, SLOW_SOURCE, check_rights, is_root, mount_point, refused, set_read_ahead, unmount};
 use crate::stats::{FileStats, Stats};
 use crate::store::{Inner, Store};
 use crate::tree::Tree;
 
 /// What the kernel's FUSE path adds to a read, measured on the reference machine (baseline 1.2).
 pub const ROUND_TRIP: Duration = Duration::from_micros(55);
-
-/// The source that our mounts show in the kernel's table; by it a dead one is known as ours.
-const MOUNT_SOURCE: &str = "bowwave-slow";
 
 /// What to serve, where, and how slowly.
 #[derive(Clone, Debug)]
@@ -77,6 +72,15 @@ pub enum MountError {
     /// The log could not be created.
     #[error("cannot create the request log {0}: {1}; name a file in a directory that can be written")]
     Log(PathBuf, io::Error),
+    /// The source of a cached mount cannot be read.
+    #[error("cannot mount {0}")]
+    Look(bowwave_io::Error),
+    /// So much memory is not to be had, or too little to work with.
+    #[error("cannot take {0} bytes of memory: {1}")]
+    Memory(u64, io::Error),
+    /// Figures cannot be served there.
+    #[error("cannot serve metrics on {0}: {1}; name another address or port")]
+    Metrics(std::net::SocketAddr, io::Error),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u)")]
     Thread(io::Error),
@@ -94,7 +98,7 @@ pub struct SlowStore {
 impl SlowStore {
     /// Mounts a store; it serves from threads of its own until it is unmounted or dropped.
     pub fn mount(options: &Options) -> Result<Self, MountError> {
-        let dir = mount_point(&options.dir)?;
+        let dir = mount_point(&options.dir, Ours::Slow)?;
         check_rights(&dir)?;
         let tree = match &options.source {
             Some(source) => serve(source, &dir)?,
@@ -184,49 +188,6 @@ impl Drop for SlowStore {
     }
 }
 
-/// The directory to mount on, absolute, cleared of a dead mount of ours.
-fn mount_point(dir: &Path) -> Result<PathBuf, MountError> {
-    let cannot = |why: String| MountError::MountPoint(dir.into(), why);
-    let absolute = std::path::absolute(dir).map_err(|error| cannot(error.to_string()))?;
-    let mut metadata = fs::metadata(&absolute);
-    if metadata.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {
-        if mount_source(&absolute).as_deref() != Some(MOUNT_SOURCE) {
-            return Err(cannot(
-                "a dead mount of another program is on it; unmount that first (umount -l)".into(),
-            ));
-        }
-        unmount(&absolute, libc::MNT_DETACH)
-            .map_err(|error| cannot(format!("a dead store is on it and cannot be unmounted: {error}")))?;
-        metadata = fs::metadata(&absolute);
-    }
-    match metadata {
-        Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return Err(cannot("it is not a directory; name an empty directory".into())),
-        Err(error) => return Err(cannot(format!("{error}; make the directory first (mkdir -p)"))),
-    }
-    let real = fs::canonicalize(&absolute).map_err(|error| cannot(error.to_string()))?;
-    if mount_source(&real).as_deref() == Some(MOUNT_SOURCE) {
-        return Err(cannot(
-            "a slow store is mounted there already; unmount it first, or choose another".into(),
-        ));
-    }
-    Ok(real)
-}
-
-fn check_rights(dir: &Path) -> Result<(), MountError> {
-    if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
-        return Err(match error.kind() {
-            io::ErrorKind::PermissionDenied => MountError::NotPermitted(dir.into()),
-            _ => MountError::NoFuse(error),
-        });
-    }
-    if is_root() || Command::new("fusermount3").arg("-V").output().is_ok() {
-        Ok(())
-    } else {
-        Err(MountError::NotPermitted(dir.into()))
-    }
-}
-
 fn serve(source: &Path, dir: &Path) -> Result<Tree, MountError> {
     let failed = |error| MountError::Source(source.into(), error);
     let real = fs::canonicalize(source).map_err(failed)?;
@@ -247,93 +208,9 @@ fn config() -> Config {
         MountOption::RO,
         MountOption::NoAtime,
         MountOption::DefaultPermissions,
-        MountOption::FSName(MOUNT_SOURCE.into()),
+        MountOption::FSName(SLOW_SOURCE.into()),
     ];
     // Others may read where root mounts; fusermount3 allows it to few.
     config.acl = if is_root() { SessionACL::All } else { SessionACL::Owner };
     config
-}
-
-fn refused(dir: &Path, error: io::Error) -> MountError {
-    match error.kind() {
-        // The kernel refused, and there is no fusermount3 to ask.
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => MountError::NotPermitted(dir.into()),
-        _ => MountError::Mount(dir.into(), error),
-    }
-}
-
-fn set_read_ahead(dir: &Path, kib: u64) -> Result<(), MountError> {
-    let device = fs::metadata(dir).map_err(|error| MountError::Mount(dir.into(), error))?.dev();
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let file = PathBuf::from(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
-    fs::write(&file, kib.to_string()).map_err(|error| MountError::ReadAhead(file, error))
-}
-
-fn unmount(dir: &Path, flags: i32) -> io::Result<()> {
-    if !is_root() {
-        let mut fusermount = Command::new("fusermount3");
-        fusermount.args(if flags == 0 { &["-u", "-q"][..] } else { &["-u", "-q", "-z"][..] });
-        let status = fusermount.arg("--").arg(dir).status()?;
-        return if status.success() { Ok(()) } else { Err(io::ErrorKind::ResourceBusy.into()) };
-    }
-    let path = CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: `path` is a string that outlives the call.
-    match unsafe { libc::umount2(path.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn is_root() -> bool {
-    // SAFETY: it cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// The source of the topmost mount on exactly `dir`, without touching `dir`.
-fn mount_source(dir: &Path) -> Option<String> {
-    let table = fs::read("/proc/self/mountinfo").ok()?;
-    table.split(|byte| *byte == b'\n').rev().find_map(|line| source_of(line, dir))
-}
-
-/// One line of mountinfo: `36 35 0:52 / /mnt/slow ro - fuse bowwave-slow rw`, with optional fields before the dash.
-fn source_of(line: &[u8], dir: &Path) -> Option<String> {
-    let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
-    if unescape(fields.get(4)?) != dir.as_os_str().as_bytes() {
-        return None;
-    }
-    let dash = fields.iter().skip(5).position(|field| *field == b"-")? + 5;
-    fields.get(dash + 2).map(|source| String::from_utf8_lossy(source).into_owned())
-}
-
-/// The table writes blanks and backslashes as three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, tail @ ..] = rest {
-        match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] => {
-                plain.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                plain.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_mount_table_is_read() {
-        let line = b"36 35 0:52 / /mnt/a\\040b ro,noatime shared:7 - fuse bowwave-slow ro,user_id=0";
-        assert_eq!(source_of(line, Path::new("/mnt/a b")).as_deref(), Some("bowwave-slow"));
-        assert_eq!(source_of(line, Path::new("/mnt/a")), None);
-        assert_eq!(source_of(b"", Path::new("/")), None);
-        assert!(mount_source(Path::new("/proc")).is_some());
-    }
 }

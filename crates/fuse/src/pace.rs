@@ -23,6 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bowwave_core::Nanos;
+use bowwave_io::{Haste, Oversleep, SPIN_NS, hurry};
 use bowwave_lab::{Device, DeviceModel};
 use fuser::{Errno, ReplyData};
 
@@ -30,8 +31,6 @@ use crate::content;
 use crate::log::RequestLog;
 use crate::tree::Node;
 
-/// What a timed sleep may oversleep on an idle machine: woken this much early, the rest is spun.
-const SPIN_NS: u64 = 20_000;
 /// Requests prepared ahead of their time, and buffers kept for the next: at 1 MiB a request, 32 MiB each.
 const AHEAD: usize = 32;
 /// Making content is slower than this only under load; a request whose turn comes sooner is not delayed for it.
@@ -105,31 +104,6 @@ struct Queue {
     /// Whether one of the device's threads leads.
     led: bool,
     stopped: bool,
-}
-
-/// How much longer than asked this machine sleeps: 80 us after 30 ms on a virtual machine that went idle meanwhile, 5 us
-/// after 100 us.
-#[derive(Default)]
-struct Oversleep {
-    mean_ns: u64,
-}
-
-impl Oversleep {
-    /// Sleeps below this are over before the machine goes idle; they teach nothing, and need no allowance.
-    const LONG_NS: u64 = 300_000;
-
-    /// How long to sleep so as to wake after `ns`.
-    fn before(&self, ns: u64) -> u64 {
-        if ns < Self::LONG_NS { ns } else { ns - self.mean_ns.min(ns / 4) }
-    }
-
-    fn learn(&mut self, asked_ns: u64, slept_ns: u64) {
-        if asked_ns >= Self::LONG_NS {
-            // One late wake must not make many early ones, which would be spun away.
-            let over = slept_ns.saturating_sub(asked_ns).min(200_000);
-            self.mean_ns = (self.mean_ns * 15 + over) / 16;
-        }
-    }
 }
 
 struct Pending {
@@ -466,40 +440,4 @@ fn read_fully(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> 
         }
     }
     Ok(length)
-}
-
-/// Who goes first where both want the processor: a late arrival would shift the whole model.
-#[derive(Clone, Copy)]
-pub(crate) enum Haste {
-    Receive = 11,
-    Answer = 10,
-}
-
-/// Real-time priority for this thread and those it starts, where permitted; and timers without slack, where not.
-pub(crate) fn hurry(haste: Haste) {
-    let priority = libc::sched_param { sched_priority: haste as i32 };
-    // SAFETY: both calls act on the calling thread only; `priority` outlives its call. A refusal changes nothing.
-    unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_RR, &priority);
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sleep_learns_to_end_in_time() {
-        let mut oversleep = Oversleep::default();
-        for _ in 0..100 {
-            let asked = oversleep.before(30_000_000);
-            oversleep.learn(asked, asked + 80_000);
-        }
-        let asked = oversleep.before(30_000_000);
-        assert!((29_920_000..29_925_000).contains(&asked), "{asked}");
-        assert_eq!(oversleep.before(100_000), 100_000, "short sleeps are left alone");
-        oversleep.learn(1_000_000, 100_000_000);
-        assert!(oversleep.before(30_000_000) > 29_900_000, "one starved wake changes little");
-    }
 }

@@ -8,12 +8,40 @@
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod dir;
 mod error;
+mod faulty;
+mod file;
+#[cfg(feature = "http")]
+mod http;
 mod memory;
+#[cfg(feature = "object-store")]
+mod object;
+#[cfg(feature = "slow")]
+mod pace;
 mod scatter;
+#[cfg(feature = "slow")]
+mod slow;
 mod storage;
+mod traced;
+mod tree;
 
+pub use dir::DirTree;
 pub use error::Error;
+pub use faulty::{Faults, FaultyStorage};
+pub use file::FileStorage;
+#[cfg(feature = "http")]
+pub use http::{HttpClient, HttpStorage, HttpTree};
 pub use memory::MemoryStorage;
+#[cfg(feature = "s3")]
+pub use object::S3Options;
+#[cfg(feature = "object-store")]
+pub use object::{BucketTree, ObjectStorage};
+#[cfg(feature = "slow")]
+pub use pace::{Haste, Oversleep, SPIN_NS, hurry};
 pub use scatter::Scatter;
+#[cfg(feature = "slow")]
+pub use slow::{SlowDevice, SlowStorage};
 pub use storage::{Meta, Storage, Until};
+pub use traced::{Traced, TracedRead, TracedStorage};
+pub use tree::{Attr, BadName, Entry, Kind, Listing, NAME_BYTES_MAX, PATH_BYTES_MAX, Tree, TreePath};

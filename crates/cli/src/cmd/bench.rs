@@ -19,7 +19,7 @@ mod thrash;
 pub(super) mod undo;
 pub(super) mod verdict;
 
-use arm::Arm;
+use arm::{Arm, Ground};
 use bowwave_lab::{DeviceModel, Params, Pattern, Set, catalogue, find, mixtures, published, scarce};
 use cell::{Cell, Run};
 use failure::{CANNOT_CREATE, DATA, Failure, IO_ERROR, OS_ERROR, USAGE};
@@ -157,25 +157,35 @@ impl Bench<'_> {
             let model = self.args.device.first().map(|text| model(text)).transpose()?;
             let mut place = Place::on(dir, model)?;
             let name = place.model.map_or("directory".to_string(), name_of);
-            return self.at(&mut place, &name, entries);
+            return self.at(&mut place, &name, entries, Ground::SlowStore);
         }
         let default = vec!["s3".to_string()];
         for text in if self.args.device.is_empty() { &default } else { &self.args.device } {
-            let mut place = Place::mount(self.exe, text)?;
-            self.at(&mut place, text, entries)?;
+            for ground in grounds(&self.args.arms) {
+                let mut place = Place::mount_on(self.exe, text, ground)?;
+                self.at(&mut place, text, entries, ground)?;
+            }
         }
         Ok(())
     }
 
-    fn at(&mut self, place: &mut Place, device: &str, entries: &[Entry]) -> Result<(), Failure> {
+    /// Plays the arms whose files lie on this ground.
+    fn at(
+        &mut self,
+        place: &mut Place,
+        device: &str,
+        entries: &[Entry],
+        ground: Ground,
+    ) -> Result<(), Failure> {
+        let arms: Vec<Arm> = self.args.arms.iter().copied().filter(|arm| arm.ground() == ground).collect();
         for entry in entries {
             let spec = self.spec(place, entry)?;
             let plan = spec.plan()?;
             place.make_files(&plan)?;
             for pair in 0..self.args.pairs {
                 // Each pair begins with another arm, so that no arm always follows the same one.
-                let arms = self.args.arms.iter().cycle().skip(pair as usize % self.args.arms.len());
-                for &arm in arms.take(self.args.arms.len()) {
+                let turn = arms.iter().cycle().skip(pair as usize % arms.len());
+                for &arm in turn.take(arms.len()) {
                     self.bar.set_message(format!("{} on {device}, {arm}", entry.pattern.name));
                     let spec = Spec {
                         verify: place.verifies(&plan),
@@ -259,6 +269,17 @@ impl Bench<'_> {
             Err(Failure::new(code, sentence))
         })
     }
+}
+
+/// What the files of these arms lie on, each once.
+fn grounds(arms: &[Arm]) -> Vec<Ground> {
+    let mut grounds = Vec::new();
+    for ground in arms.iter().map(|arm| arm.ground()) {
+        if !grounds.contains(&ground) {
+            grounds.push(ground);
+        }
+    }
+    grounds
 }
 
 fn name_of(model: DeviceModel) -> String {

@@ -39,10 +39,10 @@ const NO_PERMISSION: u8 = 77;
 
 /// Print the decisions of a run, one line each.
 ///
-/// FILE is what `bowwave run --explain FILE -- CMD` wrote, or a kernel trace of 2010 (lines with readahead-PATTERN(...)).
+/// FILE is what `bowwave run --explain FILE -- CMD` wrote, the directory of a `bowwave mount` (its latest decisions), or a kernel trace of 2010 (lines with readahead-PATTERN(...)).
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The decisions; - reads standard input
+    /// The decisions, or a mount; - reads standard input
     file: PathBuf,
     /// How a decision is written
     #[arg(long, value_enum, default_value_t = Format::Columns)]
@@ -92,7 +92,9 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 fn run(args: &Args) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut summary = Summary::default();
-    let mut lines = Lines::open(&args.file)?;
+    // A mount tells its latest decisions itself.
+    let mount = args.file.is_dir().then(|| args.file.join(".bowwave/explain"));
+    let mut lines = Lines::open(mount.as_ref().unwrap_or(&args.file))?;
     let mut written = Ok(());
     let mut headed = args.stats || args.json || args.format != Format::Columns;
     while let Some(met) = lines.next_met()? {

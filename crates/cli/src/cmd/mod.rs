@@ -5,5 +5,8 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod lab;
+pub(crate) mod mount;
 pub(crate) mod run;
+mod serving;
 pub(crate) mod slow;
+pub(crate) mod stat;

@@ -7,28 +7,14 @@
 //!   Ctrl-C, TERM, HUP -> unmount - busy -> again for 3 s - still busy, or Ctrl-C -> detach -> exit
 //! ```
 
+use super::serving::{Failure, IO_ERROR, Signals, USAGE, follow_parent, serve, tell_ready};
+use bowwave_fuse::{Options, ROUND_TRIP, SlowStore};
+use bowwave_lab::DeviceModel;
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-use bowwave_fuse::{MountError, Options, ROUND_TRIP, SlowStore};
-use bowwave_lab::DeviceModel;
-
-/// Exit codes after sysexits.
-const USAGE: u8 = 64;
-const NO_INPUT: u8 = 66;
-const UNAVAILABLE: u8 = 69;
-const OS_ERROR: u8 = 71;
-const CANNOT_CREATE: u8 = 73;
-const IO_ERROR: u8 = 74;
-const NO_PERMISSION: u8 = 77;
-
-/// How long a busy mount is asked again before it is detached.
-const BUSY: Duration = Duration::from_secs(3);
-const AGAIN: Duration = Duration::from_millis(50);
+use std::time::Duration;
 
 /// Serve a directory, or generated files, at a modelled device's pace.
 ///
@@ -83,49 +69,13 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     ))
 }
 
-/// What to print, and what to exit with.
-struct Failure {
-    code: u8,
-    sentence: String,
-}
-
-impl Failure {
-    fn new(code: u8, sentence: String) -> Self {
-        Self { code, sentence }
-    }
-}
-
-impl From<MountError> for Failure {
-    fn from(error: MountError) -> Self {
-        let code = match &error {
-            MountError::Source(..) => NO_INPUT,
-            MountError::NoFuse(_) => UNAVAILABLE,
-            MountError::NotPermitted(_) => NO_PERMISSION,
-            MountError::ReadAhead(_, cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-                NO_PERMISSION
-            }
-            MountError::ReadAhead(..)
-            | MountError::MountPoint(..)
-            | MountError::Mount(..)
-            | MountError::Log(..) => CANNOT_CREATE,
-            MountError::Thread(_) => OS_ERROR,
-        };
-        Self::new(code, error.to_string())
-    }
-}
-
 fn run(args: &Args) -> Result<(), Failure> {
     let model: DeviceModel = args
         .device
         .parse()
         .map_err(|error: bowwave_lab::DeviceModelError| Failure::new(USAGE, error.to_string()))?;
     // Before any thread starts, so that every thread leaves the signals to us.
-    let signals = Signals::take().map_err(|error| {
-        Failure::new(
-            OS_ERROR,
-            format!("cannot wait for signals: {error}; raise the limit of open files (ulimit -n)"),
-        )
-    })?;
+    let signals = Signals::take()?;
     if args.exit_with_parent {
         follow_parent();
     }
@@ -142,9 +92,9 @@ fn run(args: &Args) -> Result<(), Failure> {
     let pace = model.name().map_or(model.to_string(), |name| format!("{name} ({model})"));
     eprintln!("serving {what} at {pace} on {}; Ctrl-C unmounts", store.dir().display());
 
-    let told = tell_ready(args);
+    let told = tell_ready(args.ready_fd, args.ready_file.as_deref());
     let ended = match told {
-        Ok(()) => wait(&signals, &mut store),
+        Ok(()) => serve(&signals, &mut store),
         Err(failure) => Err(failure),
     };
     if let Some(path) = &args.ready_file {
@@ -160,141 +110,9 @@ fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell_ready(args: &Args) -> Result<(), Failure> {
-    if let Some(fd) = args.ready_fd {
-        // SAFETY: the caller gave us this descriptor to write to and to close; nobody else in this process knows it.
-        let mut pipe = unsafe { fs::File::from_raw_fd(fd) };
-        pipe.write_all(b"ready\n").map_err(|error| {
-            Failure::new(
-                IO_ERROR,
-                format!("cannot write to --ready-fd {fd}: {error}; pass an open descriptor"),
-            )
-        })?;
-    }
-    if let Some(path) = &args.ready_file {
-        publish(path).map_err(|error| {
-            Failure::new(
-                CANNOT_CREATE,
-                format!(
-                    "cannot create --ready-file {}: {error}; name a file in an existing directory",
-                    path.display()
-                ),
-            )
-        })?;
-    }
-    Ok(())
-}
-
-/// Whoever sees the file sees it whole.
-fn publish(path: &Path) -> io::Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    fs::write(&partial, "ready\n")?;
-    fs::rename(&partial, path)
-}
-
-/// Serves until a signal asks for the end, or somebody else unmounts.
-fn wait(signals: &Signals, store: &mut SlowStore) -> Result<(), Failure> {
-    let cannot_wait =
-        |error: io::Error| Failure::new(OS_ERROR, format!("cannot wait for signals: {error}; unmounted"));
-    if signals.wait(store, None).map_err(cannot_wait)? == Event::Unmounted {
-        return Ok(());
-    }
-    let cannot_unmount = |error: io::Error, store: &SlowStore| {
-        let dir = store.dir().display();
-        Failure::new(OS_ERROR, format!("cannot unmount {dir}: {error}; try umount -l {dir}"))
-    };
-    let first = Instant::now();
-    let mut said = false;
-    loop {
-        match store.unmount() {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
-            Err(error) => return Err(cannot_unmount(error, store)),
-        }
-        if !said {
-            let dir = store.dir().display();
-            eprintln!("{dir} is in use; detaching it in {} s, or at once at the next Ctrl-C", BUSY.as_secs());
-            said = true;
-        }
-        let event = signals.wait(store, Some(AGAIN)).map_err(cannot_wait)?;
-        if event == Event::Signal || first.elapsed() >= BUSY {
-            return store.detach().map_err(|error| cannot_unmount(error, store));
-        }
-    }
-}
-
 fn print_stats(store: &SlowStore) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, &store.stats())?;
     writeln!(out)?;
     out.flush()
-}
-
-/// SIGTERM when the parent ends, or if it just did.
-fn follow_parent() {
-    // SAFETY: plain system calls on this process.
-    unsafe {
-        let parent = libc::getppid();
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong);
-        if libc::getppid() != parent {
-            libc::raise(libc::SIGTERM);
-        }
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Event {
-    Signal,
-    Unmounted,
-    Timeout,
-}
-
-/// INT, TERM and HUP, kept from their usual effect.
-struct Signals(OwnedFd);
-
-impl Signals {
-    fn take() -> io::Result<Self> {
-        // SAFETY: the set is initialised by sigemptyset before use; the descriptor is new and ours.
-        unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                libc::sigaddset(&mut set, signal);
-            }
-            if libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-                -1 => Err(io::Error::last_os_error()),
-                fd => Ok(Self(OwnedFd::from_raw_fd(fd))),
-            }
-        }
-    }
-
-    /// Waits for a signal, the end of the mount, or the end of `patience`.
-    fn wait(&self, store: &SlowStore, patience: Option<Duration>) -> io::Result<Event> {
-        let on = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [on(self.0.as_raw_fd()), on(store.ended().as_raw_fd())];
-        let timeout = patience.map_or(-1, |patience| patience.as_millis() as i32);
-        loop {
-            // SAFETY: `fds` is an array of two that outlives the call.
-            match unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) } {
-                0 => return Ok(Event::Timeout),
-                -1 => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
-                _ if fds[1].revents != 0 => return Ok(Event::Unmounted),
-                _ => {
-                    let mut signal = [0u8; size_of::<libc::signalfd_siginfo>()];
-                    // SAFETY: the buffer has room for one record; a signal that is gone again leaves it empty.
-                    unsafe { libc::read(self.0.as_raw_fd(), signal.as_mut_ptr().cast(), signal.len()) };
-                    return Ok(Event::Signal);
-                }
-            }
-        }
-    }
 }

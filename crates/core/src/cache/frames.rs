@@ -7,8 +7,9 @@
 //! Every frame carries its *age*: the count of insertions at the moment it came, or came back, to the young end. Ages
 //! fall along a list from young to old, so the old ends of two shards can be compared.
 
-use crate::units::{FileId, PageIndex};
+use crate::units::{Bytes, FileId, PageIndex};
 use alloc::vec::Vec;
+use core::mem::size_of;
 
 /// No frame: the end of a list, an absent page.
 pub(super) const NO_FRAME: u32 = u32::MAX;
@@ -63,6 +64,9 @@ impl Frames {
         Self { frames: Vec::new(), free: Vec::new(), lists: alloc::vec![[empty; 2]; shards], insertions: 0 }
     }
 
+    pub(super) fn bytes_of_memory(&self) -> Bytes {
+        Bytes((self.frames.capacity() * size_of::<Frame>() + self.free.capacity() * size_of::<u32>()) as u64)
+    }
     pub(super) fn get(&self, id: FrameId) -> &Frame {
         &self.frames[id.0 as usize]
     }
@@ -105,6 +109,10 @@ impl Frames {
                 id
             }
             None => {
+                // A doubling would take twice what is needed just when memory is short.
+                if self.frames.len() == self.frames.capacity() {
+                    self.frames.reserve_exact((self.frames.len() / 16).max(64));
+                }
                 self.frames.push(frame);
                 self.frames.len() as u32 - 1
             }

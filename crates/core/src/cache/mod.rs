@@ -31,11 +31,12 @@ pub use shards::{Background, Placement, Victim};
 
 use crate::play::Submission;
 use crate::table::{PageBit, PageTable};
-use crate::units::{Extent, FileId, PageCount, PageIndex};
+use crate::units::{Bytes, Extent, FileId, PageCount, PageIndex};
 use crate::window::Window;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::mem::size_of;
 use frames::{FrameId, Frames, List, NO_FRAME};
 use ghosts::Ghosts;
 use shards::Shards;
@@ -102,6 +103,21 @@ pub enum Touch {
     },
 }
 
+/// What the driver of a cache knows of a page that is about to lose its frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// Nothing: it goes.
+    Go,
+    /// It was read again since the cache was last told of it: it stays, and is active.
+    Read,
+    /// Somebody is using it at this moment: it stays, and is not asked about soon.
+    Stay,
+}
+
+/// Asked of each page that is about to lose its frame, and told whether a first read of it is known. Where it answers
+/// [`Hold::Go`], the page goes.
+pub type Holds<'a> = &'a mut dyn FnMut(FileId, PageIndex, bool) -> Hold;
+
 struct CachedFile {
     table: PageTable,
     frames: BTreeMap<u64, Box<[u32; LEAF as usize]>>,
@@ -162,12 +178,24 @@ impl Cache {
     /// first of its tail takes the mark. Stops where no frame can be had (spec 1.6): what comes back is what is to be
     /// fetched.
     pub fn submit(&mut self, file: FileId, window: Window, owner: u32) -> Submission {
+        self.submit_unless(file, window, owner, &mut |_, _, _| Hold::Go)
+    }
+
+    /// [`Cache::submit`] by a driver whose readers use pages without a word: `holds` is asked of each page that is about
+    /// to go.
+    pub fn submit_unless(
+        &mut self,
+        file: FileId,
+        window: Window,
+        owner: u32,
+        holds: Holds<'_>,
+    ) -> Submission {
         let Some(f) = self.files.get_mut(&file) else { return Submission::default() };
         let mut submission = Submission::of(&mut f.table, window);
         let mut lost = None;
         'all: for hole in &submission.fetch {
             for page in hole.start.0..hole.end().0 {
-                if !self.take_frame(file, PageIndex(page), owner) {
+                if !self.take_frame(file, PageIndex(page), owner, holds) {
                     lost = Some(PageIndex(page));
                     break 'all;
                 }
@@ -202,7 +230,7 @@ impl Cache {
                     self.refer(id);
                 }
                 None => {
-                    if !self.take_frame(file, page, owner) {
+                    if !self.take_frame(file, page, owner, &mut |_, _, _| Hold::Go) {
                         return Some(page);
                     }
                     let table = &mut self.files.get_mut(&file).expect("it has a frame").table;
@@ -321,12 +349,39 @@ impl Cache {
         PageCount(gone)
     }
 
+    /// Forgets a file. Its pages in flight must have arrived or failed.
+    ///
+    /// # Panics
+    /// If a page is in flight, or dirty.
+    pub fn close(&mut self, file: FileId) {
+        let Some(f) = self.files.get(&file) else { return };
+        let all = Extent::between(PageIndex(0), f.table.end());
+        self.forget(file, all);
+        let left = self.files[&file].table.resident(all);
+        assert_eq!(left, PageCount(0), "file {file}: closed while pages are in flight or dirty");
+        self.files.remove(&file);
+    }
+
+    /// Bytes that the cache itself takes, about.
+    pub fn bytes_of_memory(&self) -> Bytes {
+        let leaf = size_of::<[u32; LEAF as usize]>() + 3 * size_of::<u64>();
+        let leaves: usize = self.files.values().map(|f| f.frames.len() * leaf).sum();
+        let tables: u64 = self.files.values().map(|f| f.table.bytes_of_memory().0).sum();
+        let files = self.files.len() * 2 * size_of::<CachedFile>();
+        Bytes((leaves + files + size_of::<Self>()) as u64 + tables) + self.frames.bytes_of_memory()
+    }
+
     /// The memory of a shard changes to `frames` pages, at most what it began with; what no longer fits loses its frame
     /// at once, as far as it is neither in flight nor dirty.
     pub fn resize(&mut self, shard: usize, frames: PageCount) {
+        self.resize_unless(shard, frames, &mut |_, _, _| Hold::Go);
+    }
+
+    /// [`Cache::resize`], asking as [`Cache::submit_unless`] does.
+    pub fn resize_unless(&mut self, shard: usize, frames: PageCount, holds: Holds<'_>) {
         self.shards.resize(shard, frames);
         while self.shards.over(shard) {
-            let Some(id) = self.oldest_evictable(shard) else { break };
+            let Some(id) = self.oldest_evictable(shard, holds) else { break };
             self.evict(id);
         }
     }
@@ -336,7 +391,7 @@ impl Cache {
     pub fn reclaim_in_background(&mut self) {
         for shard in self.shards.wanting() {
             while self.shards.below_high(shard) {
-                let Some(id) = self.oldest_evictable(shard) else { break };
+                let Some(id) = self.oldest_evictable(shard, &mut |_, _, _| Hold::Go) else { break };
                 self.evict(id);
             }
         }
@@ -406,16 +461,15 @@ impl Cache {
     }
 
     /// A frame for `page`, in flight, at the young end; the oldest page gives up its own where there is none.
-    fn take_frame(&mut self, file: FileId, page: PageIndex, owner: u32) -> bool {
+    fn take_frame(&mut self, file: FileId, page: PageIndex, owner: u32, holds: Holds<'_>) -> bool {
         let mut shard = self.shards.place(file, page);
         while self.shards.full(shard) {
             let from = match self.shards.victim() {
                 Victim::Same => shard,
                 Victim::Oldest => self.shard_of_oldest(),
             };
-            let Some(id) = self.oldest_evictable(from).or_else(|| self.oldest_evictable(shard)) else {
-                return false;
-            };
+            let found = self.oldest_evictable(from, holds);
+            let Some(id) = found.or_else(|| self.oldest_evictable(shard, holds)) else { return false };
             self.evict(id);
             if from != shard {
                 shard = from;
@@ -454,8 +508,9 @@ impl Cache {
     }
 
     /// The oldest page of a shard that can go: of the inactive list, into which the oldest of the active list come while
-    /// that is the longer. Pages in flight are passed over; dirty ones are named to be written.
-    fn oldest_evictable(&mut self, shard: usize) -> Option<FrameId> {
+    /// that is the longer. Pages in flight are passed over; dirty ones are named to be written; those in use go to the
+    /// young end.
+    fn oldest_evictable(&mut self, shard: usize, holds: Holds<'_>) -> Option<FrameId> {
         while self.frames.len(shard, List::Active) > self.frames.len(shard, List::Inactive) {
             self.frames.deactivate_oldest(shard);
         }
@@ -463,17 +518,35 @@ impl Cache {
             let mut at = self.frames.oldest(shard, list);
             for _ in 0..LOOKED_MAX {
                 let Some(id) = at else { break };
-                let frame = self.frames.get(id);
-                if !frame.in_flight && !frame.dirty {
-                    return Some(id);
-                }
-                if frame.dirty && !frame.in_flight {
-                    self.to_write.push((frame.file, frame.page));
-                }
                 at = self.frames.younger(id);
+                let frame = self.frames.get(id);
+                if frame.in_flight {
+                    continue;
+                }
+                if frame.dirty {
+                    self.to_write.push((frame.file, frame.page));
+                    continue;
+                }
+                match holds(frame.file, frame.page, frame.referenced) {
+                    Hold::Go => return Some(id),
+                    Hold::Read => self.touch_frame(id),
+                    Hold::Stay => self.frames.rejuvenate(id),
+                }
             }
         }
         None
+    }
+
+    fn touch_frame(&mut self, id: FrameId) {
+        let (file, page, list) = {
+            let frame = self.frames.get(id);
+            (frame.file, frame.page, frame.list)
+        };
+        self.touch(file, page);
+        // What is active already has been read again: it is as good as new.
+        if list == List::Active {
+            self.frames.rejuvenate(id);
+        }
     }
 
     fn evict(&mut self, id: FrameId) {

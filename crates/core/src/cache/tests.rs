@@ -220,3 +220,27 @@ fn a_plain_list_agrees() {
         }
     }
 }
+
+#[test]
+fn who_uses_a_page_without_a_word_is_asked_before_it_goes() {
+    let mut cache = Cache::new(CacheConfig::of(PageCount(4)));
+    let file = FileId(1);
+    cache.open(file, PageIndex(64));
+    cache.submit(file, Window { start: PageIndex(0), size: PageCount(4), async_size: PageCount(0) }, 0);
+    cache.arrived(file, Extent::new(0, 4));
+    cache.touch(file, PageIndex(1));
+    // Page 0 is in use, page 1 was read a second time, page 2 goes.
+    let mut asked = Vec::new();
+    let window = Window { start: PageIndex(9), size: PageCount(1), async_size: PageCount(0) };
+    let submission = cache.submit_unless(file, window, 0, &mut |_, page, known| {
+        asked.push((page.0, known));
+        [Hold::Stay, Hold::Read, Hold::Go, Hold::Go][page.0 as usize]
+    });
+    assert_eq!((submission.actual, asked), (PageCount(1), [(0, false), (1, true), (2, false)].to_vec()));
+    assert_eq!(cache.take_evicted()[0].page, PageIndex(2));
+    cache.check();
+    cache.arrived(file, Extent::new(9, 1));
+    cache.close(file);
+    assert_eq!(cache.used(), PageCount(0));
+    cache.check();
+}

@@ -39,6 +39,7 @@
 
 mod density;
 mod device;
+mod footprint;
 mod lengths;
 mod locate;
 mod plan;

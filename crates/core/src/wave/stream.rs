@@ -11,6 +11,7 @@
 
 use crate::units::{FileId, Nanos};
 use alloc::vec::Vec;
+use core::mem::size_of;
 
 /// Which way a stream goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,6 +167,11 @@ impl Streams {
         let from = if self.turn < places { self.turn } else { 0 };
         self.turn = from + max;
         (from..from + max.min(places)).filter_map(|i| self.slots[i % places].1.as_ref()).collect()
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn bytes_of_memory(&self) -> usize {
+        self.slots.capacity() * size_of::<(u32, Option<Stream>)>() + self.free.capacity() * size_of::<u32>()
     }
 
     /// Streams alive.

@@ -19,14 +19,27 @@ pub(crate) enum Arm {
     Bowwave,
     /// `bowwave run` without what only root can do.
     BowwaveUser,
+    /// The files through `bowwave mount`, past the kernel's page cache.
+    Mount,
+    /// The same through the kernel's page cache, with a window of so many KiB.
+    MountCached(u64),
 }
 
 impl Arm {
     /// The mount's window while it plays.
     pub(crate) fn window_kib(self) -> u64 {
         match self {
-            Self::Window(kib) => kib,
+            Self::Window(kib) | Self::MountCached(kib) => kib,
             _ => DEFAULT_KIB,
+        }
+    }
+
+    /// What its files lie on.
+    pub(crate) fn ground(self) -> Ground {
+        match self {
+            Self::Mount => Ground::Mount { kernel_cache: false },
+            Self::MountCached(_) => Ground::Mount { kernel_cache: true },
+            _ => Ground::SlowStore,
         }
     }
 
@@ -34,6 +47,18 @@ impl Arm {
     pub(crate) fn is_bowwave(self) -> bool {
         matches!(self, Self::Bowwave | Self::BowwaveUser)
     }
+}
+
+/// What files lie on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ground {
+    /// `bowwave slow`.
+    SlowStore,
+    /// `bowwave mount` over the same device.
+    Mount {
+        /// Whether reads go through the kernel's page cache first.
+        kernel_cache: bool,
+    },
 }
 
 impl fmt::Display for Arm {
@@ -45,6 +70,8 @@ impl fmt::Display for Arm {
             Self::Cat => f.pad("cat"),
             Self::Bowwave => f.pad("bowwave"),
             Self::BowwaveUser => f.pad("bowwave-user"),
+            Self::Mount => f.pad("mount"),
+            Self::MountCached(kib) => f.pad(&format!("mount-{}", Self::Window(*kib))),
         }
     }
 }
@@ -61,8 +88,13 @@ impl FromStr for Arm {
             "cat" => Ok(Self::Cat),
             "bowwave" => Ok(Self::Bowwave),
             "bowwave-user" => Ok(Self::BowwaveUser),
+            "mount" => Ok(Self::Mount),
+            _ if text.starts_with("mount-") => match text[6..].parse()? {
+                Self::Window(kib) => Ok(Self::MountCached(kib)),
+                _ => Err(format!("no arm '{text}': mount, mount-128k, mount-1m")),
+            },
             _ => window('k', 1).or_else(|| window('m', 1024)).ok_or_else(|| {
-                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user")
+                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user, mount, mount-128k")
             }),
         }
     }
@@ -74,7 +106,19 @@ mod tests {
 
     #[test]
     fn arms_are_written_as_they_are_read() {
-        for text in ["off", "0k", "128k", "512k", "1m", "8m", "cat", "bowwave", "bowwave-user"] {
+        for text in [
+            "off",
+            "0k",
+            "128k",
+            "512k",
+            "1m",
+            "8m",
+            "cat",
+            "bowwave",
+            "bowwave-user",
+            "mount",
+            "mount-cached",
+        ] {
             assert_eq!(text.parse::<Arm>().unwrap().to_string(), text);
         }
         assert!("fast".parse::<Arm>().is_err());

@@ -149,7 +149,7 @@ impl Cell<'_> {
 
     fn set_window(&self) -> Result<(), Failure> {
         let wanted = self.arm.window_kib();
-        let chosen = matches!(self.arm, Arm::Window(_));
+        let chosen = matches!(self.arm, Arm::Window(_) | Arm::MountCached(_));
         match self.place.set_window(wanted) {
             Err(_) if !chosen || self.place.window_kib() == Some(wanted) => Ok(()),
             outcome => outcome,

@@ -3,6 +3,7 @@
 //! A place prepares each cell: the window is set, the plan's pages are dropped and checked absent, the store's counters
 //! and device are reset. It never stays: the store ends with the bench however that ends, the window is put back.
 
+use super::arm::Ground;
 use super::failure::{CANNOT_CREATE, Failure, NO_PERMISSION, OS_ERROR, UNAVAILABLE};
 use super::thrash::Thrash;
 use super::undo::{Guard, Undo, stopped};
@@ -65,16 +66,23 @@ impl Drop for Store {
 impl Place {
     /// A slow store at the pace of `model`, mounted for this bench alone.
     pub(crate) fn mount(exe: &Path, model: &str) -> Result<Self, Failure> {
+        Self::mount_on(exe, model, Ground::SlowStore)
+    }
+
+    /// The same files on any ground.
+    pub(crate) fn mount_on(exe: &Path, model: &str, ground: Ground) -> Result<Self, Failure> {
         let made = tempfile::Builder::new().prefix("bowwave-bench-").tempdir();
         let point =
             made.map_err(|error| Failure::on(&std::env::temp_dir(), "make a directory in", &error))?;
         let (dir, ready) = (point.path().join("store"), point.path().join("ready"));
         fs::create_dir(&dir).map_err(|error| Failure::on(&dir, "make", &error))?;
         let mut slow = Command::new(exe);
-        slow.arg("slow")
-            .arg(&dir)
-            .args(["--device", model, "--exit-with-parent", "--ready-file"])
-            .arg(&ready);
+        match ground {
+            Ground::SlowStore => slow.arg("slow"),
+            Ground::Mount { kernel_cache: true } => slow.args(["mount", "--kernel-cache", "true"]),
+            Ground::Mount { kernel_cache: false } => slow.args(["mount", "--kernel-cache", "false"]),
+        };
+        slow.arg(&dir).args(["--device", model, "--exit-with-parent", "--ready-file"]).arg(&ready);
         let (words, log) = (point.path().join("words"), point.path().join("log"));
         let said = File::create(&words).map_err(|error| Failure::on(&words, "make", &error))?;
         slow.arg("--log").arg(&log);

@@ -1,0 +1,295 @@
+//! The one loop: readers come in, the brain decides, threads bring bytes, readers go on.
+//!
+//! ```text
+//!  reader                       the lock                     a thread of the pool
+//!  all there and quiet? copy    -                            -
+//!  else: own request, Read  --> flights --- lined up ------> storage.read_at, again where an error may pass
+//!  waits for its flight    <-------------- landed: present <- or failed
+//!  Waited                   -->
+//! ```
+//!
+//! Nothing is decided here but how often and how long a storage is asked: at most six times, 20, 40, .. 320 ms apart give or
+//! take half, each for a quarter of the time-out, all of it within the time-out. What nobody waits for is asked once.
+
+use crate::brain::{Brain, Orders};
+use crate::flight::{Flight, lock};
+use crate::memory::{Memory, Run};
+use crate::notes::Notes;
+use crate::pool::{Job, Pool};
+use bowwave_core::{Bytes, Nanos, PAGE_SIZE};
+use bowwave_io::{Error, Meta, Storage, Until};
+use std::io::{self, IoSliceMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Times that a storage is asked for what somebody waits for.
+const ATTEMPTS_MAX: u32 = 6;
+const BACKOFF: Duration = Duration::from_millis(20);
+/// Shares of the time-out that one attempt may take.
+const ATTEMPTS_IN_TIME: u32 = 4;
+/// Slices that one request fills at most: what the system's own calls take (IOV_MAX).
+const SLICES_MAX: usize = 1024;
+
+/// A device with this latency is read by the reader himself. What hangs there hangs him, as it would have without us.
+const QUICK: Nanos = Nanos::from_us(250);
+
+/// What a file is to everybody.
+pub(crate) struct FileShared {
+    pub(crate) number: u32,
+    pub(crate) storage: Box<dyn Storage>,
+    pub(crate) meta: Meta,
+    /// Set once the object was found to be another: what is cached stays readable, nothing else.
+    changed: OnceLock<Error>,
+}
+
+impl FileShared {
+    pub(crate) fn changed(&self) -> Option<Error> {
+        self.changed.get().cloned()
+    }
+}
+
+/// How a cache was built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) memory: Bytes,
+    pub(crate) timeout: Duration,
+}
+
+/// Everything that the readers, the threads and the brain share.
+pub(crate) struct Engine {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) settings: Settings,
+    pub(crate) frames: u32,
+    /// Leaves that views hold.
+    pub(crate) pinned: AtomicU64,
+    pub(crate) notes: Arc<Notes>,
+    brain: Mutex<Brain>,
+    pool: Pool,
+    epoch: Instant,
+    chance: AtomicU64,
+}
+
+impl Engine {
+    pub(crate) fn new(settings: Settings) -> io::Result<Self> {
+        let frames = u32::try_from(settings.memory.0 / PAGE_SIZE).unwrap_or(u32::MAX - 1);
+        let memory = Arc::new(Memory::new(frames)?);
+        let notes = Arc::new(Notes::new());
+        let brain = Brain::new(Arc::clone(&memory), Arc::clone(&notes), frames, settings.memory.0);
+        Ok(Self {
+            brain: Mutex::new(brain),
+            notes,
+            memory,
+            settings,
+            frames,
+            pinned: AtomicU64::new(0),
+            pool: Pool::new(settings.memory.0),
+            epoch: Instant::now(),
+            chance: AtomicU64::new(0x9E37_79B9_7F4A_7C15),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        Nanos(self.epoch.elapsed().as_nanos() as u64)
+    }
+
+    /// Does something under the lock, and what follows from it without.
+    pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Brain, Nanos) -> T) -> T {
+        let now = self.now();
+        let (result, orders) = {
+            let mut brain = lock(&self.brain);
+            let result = act(&mut brain, now);
+            (result, brain.take_orders())
+        };
+        self.obey(orders);
+        result
+    }
+
+    /// [`Engine::with`] for a reader who may bring his own pages himself: on a device that answers at once, waking a thread for
+    /// it and being woken by it would take longer than the read.
+    pub(crate) fn with_own<T>(
+        self: &Arc<Self>,
+        file: &FileShared,
+        act: impl FnOnce(&mut Brain, Nanos) -> T,
+    ) -> (T, bool) {
+        let now = self.now();
+        let (result, mut orders, quick) = {
+            let mut brain = lock(&self.brain);
+            let result = act(&mut brain, now);
+            let quick = brain.latency(file).is_some_and(|latency| latency < QUICK);
+            (result, brain.take_orders(), quick)
+        };
+        let is_own = |flight: &Arc<Flight>| flight.fetch.is_none() && flight.file.number == file.number;
+        let own = orders.send.iter().position(is_own).filter(|_| quick).map(|at| orders.send.remove(at));
+        self.obey(orders);
+        let own = own.filter(|flight| flight.claim());
+        if let Some(flight) = &own {
+            self.perform(&Job::own(Arc::clone(flight)));
+        }
+        (result, own.is_some())
+    }
+
+    fn obey(self: &Arc<Self>, orders: Orders) {
+        for (flight, error) in orders.land {
+            flight.land(Err(error));
+        }
+        self.pool.send(self, orders.send);
+    }
+
+    pub(crate) fn open(self: &Arc<Self>, storage: Box<dyn Storage>) -> Arc<FileShared> {
+        let meta = storage.meta().clone();
+        self.with(|brain, now| {
+            let number = brain.number();
+            let file = Arc::new(FileShared { number, storage, meta, changed: OnceLock::new() });
+            brain.open(now, &file);
+            brain.pump(now);
+            file
+        })
+    }
+
+    /// Somebody waits for this flight.
+    pub(crate) fn join(self: &Arc<Self>, flight: &Arc<Flight>) {
+        if flight.want() {
+            self.pool.promote(self, flight);
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.pool.close();
+    }
+
+    // ---- the threads -----------------------------------------------------------------------------------------------
+
+    /// What a thread of the pool does with its life.
+    pub(crate) fn serve(self: Arc<Self>) {
+        while let Some(job) = self.pool.next(true) {
+            self.perform(&job);
+        }
+    }
+
+    /// Where no thread can be had, whoever lined work up does it.
+    pub(crate) fn serve_what_waits(self: &Arc<Self>) {
+        while let Some(job) = self.pool.next(false) {
+            self.perform(&job);
+        }
+    }
+
+    fn perform(self: &Arc<Self>, job: &Job) {
+        let flights = &job.flights;
+        let mut runs: Vec<Vec<Run>> = flights.iter().map(|flight| flight.take_runs()).collect();
+        let together = self.bring(flights, &mut runs);
+        let outcomes: Vec<Result<(), Error>> = match together {
+            // Of several, one may have been the cause: each is asked for alone.
+            Err(_) if flights.len() > 1 => {
+                let alone = flights.chunks(1).zip(runs.chunks_mut(1));
+                alone.map(|(flight, runs)| self.bring(flight, runs)).collect()
+            }
+            outcome => flights.iter().map(|_| outcome.clone()).collect(),
+        };
+        for (flight, outcome) in flights.iter().zip(&outcomes) {
+            if let Err(error @ Error::Changed { .. }) = outcome {
+                // The first to see it says it for good.
+                let _ = flight.file.changed.set(error.clone());
+            }
+        }
+        self.pool.done(job);
+        self.with(|brain, now| {
+            for ((flight, runs), outcome) in flights.iter().zip(runs).zip(&outcomes) {
+                brain.settle(now, flight, runs, outcome.is_ok());
+            }
+            brain.pump(now);
+        });
+        for (flight, outcome) in flights.iter().zip(outcomes) {
+            flight.land(outcome);
+        }
+    }
+
+    /// Fills the frames of flights that lie side by side.
+    fn bring(&self, flights: &[Arc<Flight>], runs: &mut [Vec<Run>]) -> Result<(), Error> {
+        let file = &flights[0].file;
+        let start = flights[0].pages.start.byte();
+        let wanted = || flights.iter().any(|flight| flight.is_demand());
+        self.insist(file, wanted, |until| {
+            if flights.iter().all(|flight| flight.is_cancelled()) {
+                return Err(Error::Cancelled { object: file.meta.name.clone() });
+            }
+            for flight in flights {
+                flight.attempt(until);
+            }
+            let mut left = file.meta.len - start;
+            let mut at = start;
+            let mut slices: Vec<&mut [u8]> =
+                runs.iter_mut().flat_map(|runs| self.memory.slices(runs)).collect();
+            for part in slices.chunks_mut(SLICES_MAX) {
+                let mut into = Vec::with_capacity(part.len());
+                let begin = at;
+                for slice in part.iter_mut() {
+                    let n = left.min(slice.len() as u64);
+                    into.push(IoSliceMut::new(&mut slice[..n as usize]));
+                    (left, at) = (left - n, at + n);
+                }
+                file.storage.read_at(begin, &mut into, until)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads past the cache, for a reader who found every frame held.
+    pub(crate) fn bypass(&self, file: &FileShared, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        if let Some(error) = file.changed() {
+            return Err(error);
+        }
+        let outcome = self.insist(
+            file,
+            || true,
+            |until| file.storage.read_at(offset, &mut [IoSliceMut::new(out)], until),
+        );
+        if let Err(error @ Error::Changed { .. }) = &outcome {
+            let _ = file.changed.set(error.clone());
+        }
+        outcome
+    }
+
+    /// Asks until it works, may not pass, or has taken too long.
+    fn insist(
+        &self,
+        file: &FileShared,
+        wanted: impl Fn() -> bool,
+        mut ask: impl FnMut(&Arc<Until>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + self.settings.timeout;
+        let each = self.settings.timeout / ATTEMPTS_IN_TIME;
+        for attempt in 1.. {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let until = Arc::new(Until::after(each.min(left)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| ask(&until)));
+            let (error, passes) = match outcome {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => {
+                    let passes = error.transient();
+                    (error, passes)
+                }
+                Err(_) => {
+                    let source = Arc::new(io::Error::other("the storage panicked; this is a mistake in it"));
+                    (Error::Io { object: file.meta.name.clone(), source }, false)
+                }
+            };
+            let pause = self.pause(attempt);
+            let in_time = Instant::now() + pause < deadline;
+            if !passes || attempt == ATTEMPTS_MAX || !in_time || !wanted() {
+                return Err(error);
+            }
+            std::thread::sleep(pause);
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Before the next attempt: doubled each time, give or take half, so that many do not come back at once.
+    fn pause(&self, attempt: u32) -> Duration {
+        let mut x = self.chance.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let percent = 50 + (x >> 33) % 101;
+        BACKOFF * (1 << (attempt - 1).min(4)) * percent as u32 / 100
+    }
+}

@@ -1,0 +1,116 @@
+//! Reads that found everything there, noted without a lock for the brain to hear of a little later.
+//!
+//! A reader that hits tells nobody, and yet the brain has to know that its stream lives and how far it has come: a stream of
+//! which nothing is heard for long is taken to have ended. So a read that uses pages for the first time leaves a note; twice a
+//! second whoever comes to the brain next, for any reader, hands the notes over, a stream's every other second.
+//!
+//! ```text
+//! slot = hash of (reader, file, 16 MiB of it)        the latest read of a stream stands there; those before it are in the
+//!                                                    leaves' used bits
+//! ```
+//!
+//! A slot is a lock that nobody waits for: where two meet, one note is not written. A read of pages that were all used before
+//! leaves none.
+//!
+//! Worked example (test `the_latest_read_of_a_stream_is_handed_over`): three reads of one stream and one of another: two notes.
+
+use crate::flight::lock;
+use bowwave_core::Nanos;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Streams that are told apart: 1,024 notes of 48 bytes.
+const SLOTS: usize = 1024;
+/// A stream of which something is heard so often stays active: the brain counts by epochs of two seconds.
+const TOLD_EVERY: Nanos = Nanos::from_ms(2000);
+/// Pages of a file that one stream is taken to be in.
+const REGION: u64 = 4096;
+
+/// A quiet read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Note {
+    pub(crate) file: u32,
+    pub(crate) actor: u32,
+    pub(crate) start: u64,
+    pub(crate) count: u64,
+    /// Its last page was read in part: the rest of it is likely to come.
+    pub(crate) part: bool,
+}
+
+/// The latest quiet reads.
+pub(crate) struct Notes {
+    slots: Box<[Mutex<(Note, Nanos)>]>,
+    written: [AtomicU64; SLOTS / 64],
+}
+
+impl Notes {
+    pub(crate) fn new() -> Self {
+        let slots = (0..SLOTS).map(|_| Mutex::default()).collect();
+        Self { slots, written: [const { AtomicU64::new(0) }; SLOTS / 64] }
+    }
+
+    /// Leaves a note, unless somebody is at its slot.
+    #[inline]
+    pub(crate) fn leave(&self, note: Note) {
+        let key = u64::from(note.file) << 32 ^ u64::from(note.actor) ^ (note.start / REGION) << 20;
+        let slot = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
+        if let Ok(mut place) = self.slots[slot].try_lock() {
+            place.0 = note;
+        } else {
+            return;
+        }
+        let (word, bit) = (&self.written[slot / 64], 1 << (slot % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Release);
+        }
+    }
+
+    /// Takes the notes of streams of which nothing was heard for two seconds.
+    pub(crate) fn take(&self, now: Nanos, mut each: impl FnMut(Note)) {
+        for (i, word) in self.written.iter().enumerate() {
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, Ordering::Acquire);
+            let mut later = 0;
+            while bits != 0 {
+                let bit = bits & bits.wrapping_neg();
+                bits ^= bit;
+                let mut place = lock(&self.slots[i * 64 + bit.trailing_zeros() as usize]);
+                let (note, told) = *place;
+                if told > Nanos(0) && now.since(told) < TOLD_EVERY {
+                    later |= bit;
+                    continue;
+                }
+                place.1 = now;
+                drop(place);
+                each(note);
+            }
+            if later != 0 {
+                word.fetch_or(later, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_read_of_a_stream_is_handed_over() {
+        let notes = Notes::new();
+        for start in [0, 4, 8] {
+            notes.leave(Note { file: 1, actor: 7, start, count: 4, part: false });
+        }
+        notes.leave(Note { file: 2, actor: 7, start: 0, count: 1, part: true });
+        let mut taken = Vec::new();
+        notes.take(Nanos(1), |note| taken.push((note.file, note.start)));
+        taken.sort_unstable();
+        assert_eq!(taken, [(1, 8), (2, 0)]);
+        notes.leave(Note { file: 2, actor: 7, start: 1, count: 1, part: true });
+        notes.take(Nanos::from_ms(1000), |_| panic!("it is told too often"));
+        notes.take(Nanos::from_ms(3000), |note| taken.push((note.file, note.start)));
+        assert_eq!(taken[2..], [(2, 1)]);
+    }
+}

@@ -1,0 +1,235 @@
+//! The threads that read from storages, and what they do next.
+//!
+//! ```text
+//! demand   oldest first                                     any free thread     \ and with it, where more waits than threads
+//! ahead    oldest first, while two thirds are not at it     any free thread     / can take, what lies behind it
+//! ```
+//!
+//! The bound. The brain lets out no more requests than the device digests, at most 512; a device that digests more than 64 is
+//! an object store, whose own clients stop at 64 connections. So 64 threads carry speculation and 32 more are left for those
+//! who wait: 96 threads of 256 KiB of stack, of which one touches 16 KiB, about; 1.5 MiB in all, which the ceiling is charged with
+//! from the start. A cache below 24 MiB has fewer, one for each 256 KiB, but 8. A thread with nothing to do ends after 5 s.
+//!
+//! Worked example (test `neighbours_go_together_where_no_thread_is_free`): with 64 speculations under way and [0,32), [32,64) and
+//! [96,128) waiting, the next free thread takes [0,64) in one request.
+
+use crate::engine::Engine;
+use crate::flight::{Flight, lock};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// All threads, at most and at least; of three, two may fetch what nobody waits for.
+const THREADS_MAX: u64 = 96;
+const THREADS_MIN: u64 = 8;
+/// Memory of a cache that makes one more worth it.
+const BYTES_A_THREAD: u64 = 256 << 10;
+const STACK_BYTES: usize = 256 << 10;
+/// What a thread takes of memory: the part of its stack that it has touched, about.
+const THREAD_BYTES: u64 = 16 << 10;
+const IDLE: Duration = Duration::from_secs(5);
+/// Pages of a request that was merged: 4 MiB.
+const MERGED_PAGES_MAX: u64 = 1024;
+
+#[derive(Default)]
+struct Lines {
+    demand: VecDeque<Arc<Flight>>,
+    ahead: VecDeque<Arc<Flight>>,
+    /// What waits in either line, by where it begins.
+    places: BTreeMap<(u32, u64), Arc<Flight>>,
+    threads: usize,
+    threads_max: usize,
+    idle: usize,
+    at_ahead: usize,
+    ahead_max: usize,
+    closed: bool,
+}
+
+/// The lines, and those who serve them.
+pub(crate) struct Pool {
+    lines: Mutex<Lines>,
+    work: Condvar,
+}
+
+/// What a thread does next: flights side by side, in one request.
+pub(crate) struct Job {
+    pub(crate) flights: Vec<Arc<Flight>>,
+    ahead: bool,
+}
+
+impl Job {
+    /// A flight that its reader performs.
+    pub(crate) fn own(flight: Arc<Flight>) -> Self {
+        Self { flights: vec![flight], ahead: false }
+    }
+}
+
+impl Lines {
+    fn next(&mut self) -> Option<Job> {
+        while let Some(flight) = self.demand.pop_front() {
+            if self.claim(&flight) {
+                return Some(Job { flights: self.with_neighbours(flight), ahead: false });
+            }
+        }
+        while self.at_ahead < self.ahead_max
+            && let Some(flight) = self.ahead.pop_front()
+        {
+            if self.claim(&flight) {
+                self.at_ahead += 1;
+                return Some(Job { flights: self.with_neighbours(flight), ahead: true });
+            }
+        }
+        None
+    }
+
+    fn push(&mut self, flight: Arc<Flight>) {
+        self.places.insert(place(&flight), Arc::clone(&flight));
+        if flight.is_demand() { &mut self.demand } else { &mut self.ahead }.push_back(flight);
+    }
+
+    fn claim(&mut self, flight: &Arc<Flight>) -> bool {
+        let claimed = flight.claim();
+        if claimed {
+            self.places.remove(&place(flight));
+        }
+        claimed
+    }
+
+    /// Where more waits than threads can take, what lies behind a flight goes with it: one request costs less than two, no
+    /// connection stays idle for it, and a head that is there need not come back.
+    fn with_neighbours(&mut self, flight: Arc<Flight>) -> Vec<Arc<Flight>> {
+        let (number, mut end, mut count) = (flight.file.number, flight.pages.end(), flight.pages.count.0);
+        let mut flights = vec![flight];
+        while self.is_crowded()
+            && let Some(next) = self.places.get(&(number, end.0)).map(Arc::clone)
+            && count + next.pages.count.0 <= MERGED_PAGES_MAX
+        {
+            if !self.claim(&next) {
+                // It was cancelled where it stood.
+                self.places.remove(&place(&next));
+                break;
+            }
+            (end, count) = (next.pages.end(), count + next.pages.count.0);
+            flights.push(next);
+        }
+        flights
+    }
+
+    fn is_crowded(&self) -> bool {
+        let ahead = self.ahead_max - self.at_ahead.min(self.ahead_max);
+        let free = self.idle + self.threads_max - self.threads;
+        self.places.len() > free.min(ahead)
+    }
+
+    fn work_for_another(&self) -> bool {
+        !self.demand.is_empty() || (!self.ahead.is_empty() && self.at_ahead < self.ahead_max)
+    }
+}
+
+/// Where a flight begins.
+fn place(flight: &Flight) -> (u32, u64) {
+    (flight.file.number, flight.pages.start.0)
+}
+
+/// Threads of a cache of so many bytes.
+fn threads_max(ceiling: u64) -> u64 {
+    (ceiling / BYTES_A_THREAD).clamp(THREADS_MIN, THREADS_MAX)
+}
+
+/// What the threads of a cache of so many bytes take, were all of them at work.
+pub(crate) fn bytes_of_threads(ceiling: u64) -> u64 {
+    threads_max(ceiling) * THREAD_BYTES
+}
+
+impl Pool {
+    /// For a cache of so many bytes.
+    pub(crate) fn new(ceiling: u64) -> Self {
+        let threads_max = threads_max(ceiling) as usize;
+        let lines = Lines { threads_max, ahead_max: threads_max * 2 / 3, ..Lines::default() };
+        Self { lines: Mutex::new(lines), work: Condvar::new() }
+    }
+
+    /// Lines flights up and sees that there are threads for them.
+    pub(crate) fn send(&self, engine: &Arc<Engine>, flights: Vec<Arc<Flight>>) {
+        if flights.is_empty() {
+            return;
+        }
+        let mut lines = lock(&self.lines);
+        let mut wanted = flights.len();
+        for flight in flights {
+            lines.push(flight);
+        }
+        let wake = wanted.min(lines.idle);
+        wanted -= wake;
+        for _ in 0..wake {
+            self.work.notify_one();
+        }
+        let room = if lines.demand.is_empty() { lines.ahead_max } else { lines.threads_max };
+        while wanted > 0 && lines.threads < room {
+            let engine = Arc::clone(engine);
+            let thread = std::thread::Builder::new().name("bowwave-io".into()).stack_size(STACK_BYTES);
+            if thread.spawn(move || engine.serve()).is_err() {
+                break;
+            }
+            lines.threads += 1;
+            wanted -= 1;
+        }
+        if lines.threads == 0 {
+            // No thread can be had: the caller does it himself.
+            drop(lines);
+            engine.serve_what_waits();
+        }
+    }
+
+    /// Somebody waits for a flight that is lined up.
+    pub(crate) fn promote(&self, engine: &Arc<Engine>, flight: &Arc<Flight>) {
+        if !flight.is_claimed() {
+            self.send(engine, vec![Arc::clone(flight)]);
+        }
+    }
+
+    /// The next job, waiting for it where that is allowed; `None` when the thread is to end.
+    pub(crate) fn next(&self, wait: bool) -> Option<Job> {
+        let mut lines = lock(&self.lines);
+        loop {
+            if let Some(job) = lines.next() {
+                if lines.idle > 0 && lines.work_for_another() {
+                    self.work.notify_one();
+                }
+                return Some(job);
+            }
+            if !wait {
+                return None;
+            }
+            if lines.closed {
+                lines.threads -= 1;
+                return None;
+            }
+            lines.idle += 1;
+            let (guard, waited) = self.work.wait_timeout(lines, IDLE).unwrap_or_else(PoisonError::into_inner);
+            lines = guard;
+            lines.idle -= 1;
+            if waited.timed_out() && !lines.work_for_another() {
+                lines.threads -= 1;
+                return None;
+            }
+        }
+    }
+
+    /// A job is done.
+    pub(crate) fn done(&self, job: &Job) {
+        if job.ahead {
+            let mut lines = lock(&self.lines);
+            lines.at_ahead -= 1;
+            if lines.idle > 0 && lines.work_for_another() {
+                self.work.notify_one();
+            }
+        }
+    }
+
+    /// Threads end when they have done what is lined up.
+    pub(crate) fn close(&self) {
+        lock(&self.lines).closed = true;
+        self.work.notify_all();
+    }
+}

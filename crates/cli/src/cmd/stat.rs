@@ -1,0 +1,60 @@
+//! `bowwave stat DIR`: what a mount has done so far. It computes nothing: the mount tells, in `.bowwave/stat` and `stats`.
+//!
+//! ```text
+//!   $ bowwave stat /mnt/data
+//!   s3://bucket/data
+//!   reads                          16384  reads that programs made through the mount
+//!   ...
+//! ```
+
+use super::serving::{Failure, IO_ERROR, NO_INPUT, NO_PERMISSION};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Print what a mount of bowwave has done so far.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where it is mounted
+    dir: PathBuf,
+    /// Print one object of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
+    let told = told(&args.dir, if args.json { "stats" } else { "stat" });
+    let printed = told.and_then(|text| {
+        io::stdout().write_all(text.as_bytes()).or_else(|error| match error.kind() {
+            // Nobody reads on (`| head`).
+            io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(Failure::new(IO_ERROR, format!("cannot write to standard output: {error}"))),
+        })
+    });
+    Ok(printed.map_or_else(
+        |failure| {
+            eprintln!("bowwave stat: {}", failure.sentence);
+            ExitCode::from(failure.code)
+        },
+        |()| ExitCode::SUCCESS,
+    ))
+}
+
+/// What a mount tells under this name.
+pub(crate) fn told(dir: &Path, name: &str) -> Result<String, Failure> {
+    fs::read_to_string(dir.join(".bowwave").join(name)).map_err(|error| {
+        let dir = dir.display();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                let sentence =
+                    format!("{dir} is no mount of bowwave; name the directory that bowwave mount was given");
+                Failure::new(NO_INPUT, sentence)
+            }
+            io::ErrorKind::PermissionDenied => {
+                Failure::new(NO_PERMISSION, format!("cannot read {dir}: {error}"))
+            }
+            _ => Failure::new(IO_ERROR, format!("cannot read {dir}: {error}")),
+        }
+    })
+}

@@ -1,0 +1,233 @@
+//! The names that the kernel knows: inodes, attributes and listings of a source, and how old they may be.
+//!
+//! An inode's number comes from its path, so it is the same after the next mount. Attributes and listings are believed for
+//! the *staleness* (5 s unless told); then the source is asked again. The kernel is told the same, and keeps them as long.
+//!
+//! ```text
+//!   LOOKUP data/a   known for less than 5 s?             answered at once
+//!                   a listing of data/ younger than 5 s? from it (a bucket's listing tells lengths)
+//!                   else                                 the source is asked, up to 3 times where that may help
+//! ```
+//!
+//! A name lives as long as the kernel remembers it (it says FORGET), so the table is bounded by the kernel's own; listings
+//! go with the names. A file that has grown is seen with its new length after the staleness, or when it is opened.
+
+use bowwave_io::{Attr, Error, Kind, Listing, Storage, Tree, TreePath, Until};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The root's number is the kernel's choice.
+pub(crate) const ROOT: u64 = 1;
+/// Numbers below are for the root and the control files.
+const FIRST: u64 = 1 << 16;
+/// How long a question about names may take, with all its repetitions.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Times that a question is asked.
+const TIMES: u32 = 3;
+/// Before the second time; twice as long before the third.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The names of a mount.
+pub(crate) struct Names {
+    tree: Arc<dyn Tree>,
+    staleness: Duration,
+    nodes: Mutex<HashMap<u64, Node>>,
+}
+
+struct Node {
+    path: TreePath,
+    /// How often the kernel was told of it and has not forgotten.
+    lookups: u64,
+    attr: Option<(Attr, Instant)>,
+    listing: Option<(Arc<Listing>, Instant)>,
+}
+
+impl Names {
+    pub(crate) fn new(tree: Arc<dyn Tree>, staleness: Duration) -> Self {
+        let root = Node { path: TreePath::root(), lookups: 1, attr: None, listing: None };
+        Self { tree, staleness, nodes: Mutex::new(HashMap::from([(ROOT, root)])) }
+    }
+
+    pub(crate) fn staleness(&self) -> Duration {
+        self.staleness
+    }
+
+    pub(crate) fn tree(&self) -> &dyn Tree {
+        &*self.tree
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<u64, Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn path(&self, ino: u64) -> Option<TreePath> {
+        self.nodes().get(&ino).map(|node| node.path.clone())
+    }
+
+    /// What is known of an inode and young enough.
+    pub(crate) fn known(&self, ino: u64) -> Option<Attr> {
+        let nodes = self.nodes();
+        let (attr, at) = nodes.get(&ino)?.attr.as_ref()?;
+        (at.elapsed() < self.staleness).then(|| attr.clone())
+    }
+
+    /// What a listing that is young enough says of a name: that it is not there, or all of it.
+    pub(crate) fn listed(&self, parent: u64, name: &OsStr) -> Option<Option<Attr>> {
+        let listing = self.fresh_listing(parent)?;
+        match listing.entries.iter().find(|entry| entry.name == name) {
+            Some(entry) => entry.attr.clone().map(Some),
+            None if listing.left_out == 0 => Some(None),
+            None => None,
+        }
+    }
+
+    /// Asks the source what an inode is.
+    pub(crate) fn ask(&self, path: &TreePath) -> Result<Attr, Error> {
+        again(|until| self.tree.look_up(path, until))
+    }
+
+    /// Counts a lookup of `path` and says its number.
+    pub(crate) fn found(&self, path: TreePath, attr: &Attr) -> u64 {
+        let mut nodes = self.nodes();
+        let ino = number(&nodes, &path);
+        let fresh = || Node { path, lookups: 0, attr: None, listing: None };
+        let node = nodes.entry(ino).or_insert_with(fresh);
+        node.lookups += 1;
+        node.attr = Some((attr.clone(), Instant::now()));
+        ino
+    }
+
+    /// What was learnt of an inode that is known.
+    pub(crate) fn learn(&self, ino: u64, attr: &Attr) {
+        if let Some(node) = self.nodes().get_mut(&ino) {
+            node.attr = Some((attr.clone(), Instant::now()));
+        }
+    }
+
+    /// An object was opened and has this length, whatever its name was said to have.
+    pub(crate) fn opened(&self, ino: u64, len: u64) {
+        if let Some(Node { attr: Some((attr, _)), .. }) = self.nodes().get_mut(&ino) {
+            attr.len = len;
+        }
+    }
+
+    pub(crate) fn forget(&self, ino: u64, lookups: u64) {
+        let mut nodes = self.nodes();
+        if ino != ROOT
+            && let Some(node) = nodes.get_mut(&ino)
+        {
+            node.lookups = node.lookups.saturating_sub(lookups);
+            if node.lookups == 0 {
+                nodes.remove(&ino);
+            }
+        }
+    }
+
+    fn fresh_listing(&self, ino: u64) -> Option<Arc<Listing>> {
+        let nodes = self.nodes();
+        let (listing, at) = nodes.get(&ino)?.listing.as_ref()?;
+        (at.elapsed() < self.staleness).then(|| listing.clone())
+    }
+
+    /// What is in a folder.
+    pub(crate) fn list(&self, ino: u64) -> Result<Arc<Listing>, Error> {
+        if let Some(listing) = self.fresh_listing(ino) {
+            return Ok(listing);
+        }
+        let Some(path) = self.path(ino) else {
+            return Err(Error::NotFound { object: self.tree.name().into() });
+        };
+        let listing = Arc::new(again(|until| self.tree.list(&path, until))?);
+        if let Some(node) = self.nodes().get_mut(&ino) {
+            node.listing = Some((listing.clone(), Instant::now()));
+        }
+        Ok(listing)
+    }
+
+    /// The number that a name of a folder has, or would have.
+    pub(crate) fn number_of(&self, folder: u64, name: &OsStr) -> u64 {
+        let nodes = self.nodes();
+        let path = nodes.get(&folder).and_then(|node| node.path.join(name).ok());
+        path.map_or(FIRST, |path| number(&nodes, &path))
+    }
+
+    pub(crate) fn open(&self, path: &TreePath) -> Result<Arc<dyn Storage>, Error> {
+        again(|until| self.tree.open(path, until))
+    }
+
+    pub(crate) fn read_link(&self, path: &TreePath) -> Result<PathBuf, Error> {
+        again(|until| self.tree.read_link(path, until))
+    }
+}
+
+/// The same path has the same number, in every mount; the next one where another path has it already, which 64 bits make a
+/// curiosity.
+fn number(nodes: &HashMap<u64, Node>, path: &TreePath) -> u64 {
+    if path.is_root() {
+        return ROOT;
+    }
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    let mut ino = hasher.finish().max(FIRST);
+    while nodes.get(&ino).is_some_and(|node| node.path != *path) {
+        ino = ino.wrapping_add(1).max(FIRST);
+    }
+    ino
+}
+
+/// Asks again where that may help; names are few and small, so what the engine does for bytes is not needed here.
+fn again<T>(ask: impl Fn(&Until) -> Result<T, Error>) -> Result<T, Error> {
+    let until = Until::after(PATIENCE);
+    let mut pause = PAUSE;
+    for _ in 1..TIMES {
+        match ask(&until) {
+            Err(error) if error.transient() && until.left() > pause => thread::sleep(pause),
+            other => return other,
+        }
+        pause *= 2;
+    }
+    ask(&until)
+}
+
+/// What kind of thing the kernel is told it is.
+pub(crate) fn file_type(kind: Kind) -> fuser::FileType {
+    match kind {
+        Kind::File => fuser::FileType::RegularFile,
+        Kind::Folder => fuser::FileType::Directory,
+        Kind::Link => fuser::FileType::Symlink,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowwave_io::DirTree;
+
+    #[test]
+    fn names_are_believed_for_a_while_and_forgotten_when_told() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), b"abc").unwrap();
+        let names = Names::new(Arc::new(DirTree::open(dir.path()).unwrap()), Duration::from_millis(50));
+        let path = TreePath::parse("a").unwrap();
+        let attr = names.ask(&path).unwrap();
+        let ino = names.found(path.clone(), &attr);
+        assert_eq!(ino, names.found(path.clone(), &attr));
+        assert_eq!(ino, names.number_of(ROOT, "a".as_ref()));
+        assert_eq!(names.known(ino).unwrap().len, 3);
+        assert_eq!(names.list(ROOT).unwrap().entries.len(), 1);
+        assert_eq!(names.listed(ROOT, "b".as_ref()), Some(None), "it is known not to be there");
+        assert_eq!(names.listed(ROOT, "a".as_ref()), None, "a directory's listing tells no lengths");
+        thread::sleep(Duration::from_millis(60));
+        assert_eq!(names.known(ino), None);
+        assert_eq!(names.listed(ROOT, "b".as_ref()), None);
+        names.forget(ino, 1);
+        assert_eq!(names.path(ino), Some(path));
+        names.forget(ino, 1);
+        assert_eq!(names.path(ino), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! A local file: `preadv` on a descriptor that the kernel does not read ahead for.
+//!
+//! The kernel's own readahead is off for the descriptor (`POSIX_FADV_RANDOM`), so that a read asks the disk, or the file
+//! system below, for just what it was asked for. The version is inode, length and time of change; it is looked at again
+//! after every read, so that bytes of two versions never come together. A file that is *replaced* (written beside
+//! and renamed) stays the old one for whoever has it open, as always on Unix, and that is no change.
+//!
+//! ```text
+//!   preadv(fd, frames, offset) -> fstat(fd): same version? -> the bytes     0.3 us beside the read
+//!                                            another?      -> Error::Changed
+//! ```
+//!
+//! What this cannot see: a writer who writes within the clock tick in which the file was opened (4 ms on most kernels).
+//! A read that has begun cannot be stopped; it is asked once before. `O_DIRECT` through `io_uring` is not here: over the file
+//! systems this is for (network mounts, disks behind a mount) it gains nothing, and on a fast local disk the kernel's cache is
+//! the better one (`docs/decisions/0015`).
+
+use crate::tree::shown;
+use crate::{Error, Meta, Storage, Until};
+use std::fs::{File, Metadata};
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Slices of one call; the kernel refuses more (`IOV_MAX`).
+const SLICES_MAX: usize = 1024;
+
+/// A local file that can be read as any object can.
+#[derive(Debug)]
+pub struct FileStorage {
+    meta: Meta,
+    file: File,
+    version: FileVersion,
+}
+
+/// What tells two versions of a file apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileVersion {
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+}
+
+impl FileVersion {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+impl FileStorage {
+    /// The file at `path`, following symbolic links as `open` does.
+    ///
+    /// # Errors
+    /// What the system says, and [`Error::Wrong`] of what is no regular file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let name: Arc<str> = shown(path.as_ref().as_os_str()).into();
+        let file = File::open(path).map_err(|error| Error::io(&name, error))?;
+        Self::of(&name, file)
+    }
+
+    /// A file that is open already, called `name` in errors.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn of(name: &Arc<str>, file: File) -> Result<Self, Error> {
+        let metadata = file.metadata().map_err(|error| Error::io(name, error))?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "it is a directory" } else { "it is no regular file" };
+            return Err(Error::Wrong { object: name.clone(), what: what.into() });
+        }
+        // SAFETY: a call on our own descriptor that only advises; a refusal changes nothing.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+        let version = FileVersion::of(&metadata);
+        let (seconds, nanoseconds) = version.modified;
+        let told = format!("{:x}-{:x}-{seconds:x}.{nanoseconds:x}", version.inode, version.len);
+        let meta = Meta {
+            name: name.clone(),
+            len: version.len,
+            version: Some(told.into()),
+            endpoint: metadata.dev(),
+        };
+        Ok(Self { meta, file, version })
+    }
+
+    /// Whether the file still is what it was when it was opened.
+    fn unchanged(&self) -> Result<(), Error> {
+        let now = self.file.metadata().map_err(|error| self.failed(error))?;
+        if FileVersion::of(&now) == self.version {
+            Ok(())
+        } else {
+            Err(Error::Changed { object: self.meta.name.clone() })
+        }
+    }
+
+    /// The system's error; of a network mount whose file was replaced, that it changed.
+    fn failed(&self, error: io::Error) -> Error {
+        match error.raw_os_error() {
+            Some(libc::ESTALE) => Error::Changed { object: self.meta.name.clone() },
+            _ => Error::io(&self.meta.name, error),
+        }
+    }
+}
+
+impl Storage for FileStorage {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error> {
+        let (mut rest, mut at) = (into, offset);
+        IoSliceMut::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            until.check(&self.meta.name)?;
+            match read_some(&self.file, at, rest) {
+                Ok(0) => {
+                    self.unchanged()?;
+                    let what = "it ended before its length".into();
+                    return Err(Error::Wrong { object: self.meta.name.clone(), what });
+                }
+                Ok(bytes) => {
+                    IoSliceMut::advance_slices(&mut rest, bytes);
+                    at += bytes as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        self.unchanged()
+    }
+}
+
+/// One `preadv`.
+fn read_some(file: &File, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let slices = into.len().min(SLICES_MAX) as libc::c_int;
+    // SAFETY: an `IoSliceMut` has the layout of an `iovec` (std promises it); each names memory that we may write to and
+    // that outlives the call, and there are at least `slices` of them.
+    let read = unsafe { libc::preadv(file.as_raw_fd(), into.as_mut_ptr().cast(), slices, offset) };
+    if read < 0 { Err(io::Error::last_os_error()) } else { Ok(read as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::Duration;
+
+    fn read(storage: &FileStorage, offset: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+        let mut buffer = vec![0; bytes];
+        let (first, second) = buffer.split_at_mut(bytes / 3);
+        let mut slices = [IoSliceMut::new(first), IoSliceMut::new(second)];
+        storage.read_at(offset, &mut slices, &Until::after(Duration::from_secs(9)))?;
+        Ok(buffer)
+    }
+
+    #[test]
+    fn a_file_is_read_and_its_change_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("letters");
+        std::fs::write(&path, b"abcdefgh").unwrap();
+        let storage = FileStorage::open(&path).unwrap();
+        assert_eq!(read(&storage, 2, 5).unwrap(), b"cdefg");
+        assert_eq!(read(&storage, 8, 0).unwrap(), b"");
+        std::thread::sleep(Duration::from_millis(20));
+        File::options().append(true).open(&path).unwrap().write_all(b"ij").unwrap();
+        let error = read(&storage, 2, 5).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        assert!(error.to_string().ends_with("letters: changed while it was read; open it again"));
+    }
+
+    #[test]
+    fn a_file_that_shrank_is_changed_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("letters");
+        std::fs::write(&path, b"abcdefgh").unwrap();
+        let storage = FileStorage::open(&path).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(3).unwrap();
+        assert!(matches!(read(&storage, 2, 5), Err(Error::Changed { .. })));
+    }
+
+    #[test]
+    fn a_replaced_file_stays_the_old_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("letters");
+        std::fs::write(&path, b"abcdefgh").unwrap();
+        let storage = FileStorage::open(&path).unwrap();
+        std::fs::write(dir.path().join("new"), b"ABCDEFGH").unwrap();
+        std::fs::rename(dir.path().join("new"), &path).unwrap();
+        assert_eq!(read(&storage, 0, 8).unwrap(), b"abcdefgh");
+    }
+
+    #[test]
+    fn more_slices_than_one_call_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("many");
+        let bytes: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let mut buffer = vec![0; 5000];
+        let mut slices: Vec<_> = buffer.chunks_mut(2).map(IoSliceMut::new).collect();
+        let storage = FileStorage::open(&path).unwrap();
+        storage.read_at(0, &mut slices, &Until::after(Duration::from_secs(9))).unwrap();
+        assert_eq!(buffer, bytes);
+    }
+
+    #[test]
+    fn what_is_no_file_is_said() {
+        let error = FileStorage::open("/proc").unwrap_err();
+        assert_eq!(error.to_string(), "/proc: the store answered wrongly: it is a directory");
+        assert!(matches!(FileStorage::open("/nowhere/at/all"), Err(Error::NotFound { .. })));
+    }
+}

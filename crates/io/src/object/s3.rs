@@ -1,0 +1,93 @@
+//! S3 and what speaks it: how a bucket is reached.
+//!
+//! Credentials come from where programs of AWS look for them, in their order: environment, `~/.aws` (with `AWS_PROFILE`), web
+//! identity, process, container, machine. They are never taken from arguments, and never shown.
+//!
+//! ```text
+//!   s3://bucket/data                                    https://s3.REGION.amazonaws.com/bucket/data/
+//!   s3://bucket/data, endpoint http://127.0.0.1:9000    http://127.0.0.1:9000/bucket/data/
+//!
+//!   region   what is given, else AWS_REGION, AWS_DEFAULT_REGION, else what the bucket says (AWS), else us-east-1
+//! ```
+
+use super::BucketTree;
+use crate::http::{HttpClient, cause, drive, endpoint, parse, shown};
+use crate::{Error, Until};
+use opendal::Operator;
+use opendal::services::S3;
+use std::sync::Arc;
+
+/// How a bucket is reached.
+#[derive(Clone, Debug, Default)]
+pub struct S3Options {
+    /// Of a store other than AWS: `http://127.0.0.1:9000`.
+    pub endpoint: Option<String>,
+    /// Of the bucket, if it is known.
+    pub region: Option<String>,
+    /// Requests are not signed: for public buckets.
+    pub anonymous: bool,
+}
+
+/// A store whose region is nobody's concern takes any.
+const REGION_OF_OTHERS: &str = "us-east-1";
+const AWS: &str = "https://s3.amazonaws.com";
+
+impl BucketTree {
+    /// What `s3://BUCKET/PREFIX` names; only the region of a bucket of AWS may be asked for.
+    ///
+    /// # Errors
+    /// [`Error::Wrong`] of what is no such URL.
+    pub fn s3(url: &str, options: &S3Options, until: &Until) -> Result<Self, Error> {
+        let wrong = |what: &str| Error::Wrong { object: "the s3:// URL".into(), what: what.into() };
+        let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("it does not begin with s3://"))?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        if bucket.is_empty() || bucket.len() > NAME_MAX || !bucket.bytes().all(allowed) {
+            // What stands where the bucket should may be a key: it is not repeated.
+            return Err(wrong("its bucket has no name that a bucket can have"));
+        }
+        let prefix = prefix.trim_end_matches('/');
+        let plain = prefix.trim() == prefix && (prefix.is_empty() || crate::TreePath::parse(prefix).is_ok());
+        if !plain {
+            return Err(wrong("its prefix is no plain path"));
+        }
+        let name = format!("s3://{bucket}/{prefix}");
+        let at = options.endpoint.as_deref().unwrap_or(AWS);
+        let parsed = parse(at)?;
+        if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
+            return Err(wrong("its endpoint holds credentials; put them into the environment or ~/.aws"));
+        }
+        let mut builder = S3::default()
+            .bucket(bucket)
+            .root(prefix)
+            .region(&region(bucket, options, until)?)
+            .endpoint(&shown(&parsed));
+        if options.anonymous {
+            builder = builder.skip_signature().disable_config_load().disable_ec2_metadata();
+        }
+        let object: Arc<str> = name.as_str().into();
+        let operator = Operator::new(builder).map_err(|error| super::of_store(&object, &error))?;
+        Self::new(&name, operator, endpoint(&parsed))
+    }
+}
+
+/// No bucket has a longer name.
+const NAME_MAX: usize = 255;
+
+fn region(bucket: &str, options: &S3Options, until: &Until) -> Result<String, Error> {
+    let given = options.region.clone().or_else(|| std::env::var("AWS_REGION").ok());
+    if let Some(region) = given.or_else(|| std::env::var("AWS_DEFAULT_REGION").ok()).filter(|r| !r.is_empty())
+    {
+        return Ok(region);
+    }
+    if options.endpoint.is_some() {
+        return Ok(REGION_OF_OTHERS.into());
+    }
+    // AWS names the region of any bucket to anybody, whatever else it answers.
+    let object: Arc<str> = format!("s3://{bucket}").into();
+    let client = HttpClient::new()?;
+    let asked = client.inner().head(format!("{AWS}/{bucket}"));
+    let answer = drive(until, &object, async { asked.send().await.map_err(|error| cause(&object, error)) })?;
+    let told = answer.headers().get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
+    Ok(told.unwrap_or(REGION_OF_OTHERS).to_owned())
+}

@@ -1,0 +1,225 @@
+//! Servers on loopback for tests: nginx, an S3 of moto, and one that says what it is told to.
+//!
+//! A server that cannot be had makes its tests say `skipped: why` and pass.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses some of them")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A program that ends with the test.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    pub dir: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Server {
+    /// As a machine that loses its power does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn ready(self) -> Option<Self> {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(60) {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Some(self);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+
+    /// nginx over `dir/www`, with listings; `None`, and a line why, if it is not installed.
+    pub fn nginx() -> Option<Self> {
+        if !nginx_program().exists() {
+            println!(
+                "skipped: tests over HTTP need nginx (apt-get install nginx-light, or BOWWAVE_NGINX=its path)"
+            );
+            return None;
+        }
+        Self::nginx_in(tempfile::tempdir().unwrap(), free_port())
+    }
+
+    /// The same again after [`Server::kill`].
+    pub fn nginx_again(&mut self) {
+        self.child = run_nginx(self.dir.path());
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err()
+            && begun.elapsed() < Duration::from_secs(60)
+        {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn nginx_in(dir: tempfile::TempDir, port: u16) -> Option<Self> {
+        std::fs::create_dir_all(dir.path().join("www")).unwrap();
+        // Its worker is another user where we are root.
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let conf = format!(
+            "daemon off; master_process off; pid {0}/pid; error_log {0}/error.log;\n\
+             events {{ worker_connections 256; }}\n\
+             http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;\n\
+             uwsgi_temp_path {0}/u; scgi_temp_path {0}/s; types {{ }} default_type application/octet-stream;\n\
+             server {{ listen 127.0.0.1:{port}; root {0}/www; autoindex on;\n\
+             location /go/ {{ rewrite ^/go/(.*)$ /$1?signature=secret redirect; }}\n\
+             location /private/ {{ return 403; }} }} }}\n",
+            dir.path().display()
+        );
+        std::fs::write(dir.path().join("conf"), conf).unwrap();
+        let child = run_nginx(dir.path());
+        Self { child, port, dir }.ready()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+
+    pub fn www(&self) -> PathBuf {
+        self.dir.path().join("www")
+    }
+
+    /// An S3 of moto; `None`, and a line why, if there is none.
+    pub fn s3() -> Option<Self> {
+        let Some(program) = moto() else {
+            println!(
+                "skipped: tests over S3 need moto_server (pip install 'moto[s3,server]', or BOWWAVE_MOTO=its path)"
+            );
+            return None;
+        };
+        let port = free_port();
+        let child = Command::new(program)
+            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, port, dir: tempfile::tempdir().unwrap() }.ready()
+    }
+
+    /// Stores an object, or makes a bucket of a path without a slash.
+    pub fn put(&self, path: &str, body: &[u8]) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let head = format!(
+            "PUT /{path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Length: {}\r\nConnection: close\r\n\
+             x-amz-acl: public-read\r\nContent-Type: application/octet-stream\r\n\r\n",
+            self.port,
+            body.len()
+        );
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "PUT {path}: {answer}");
+    }
+}
+
+fn run_nginx(dir: &Path) -> Child {
+    Command::new(nginx_program())
+        .args(["-p".as_ref(), dir.as_os_str(), "-c".as_ref(), dir.join("conf").as_os_str()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Where `./x test` unpacks it, or the system's.
+fn nginx_program() -> PathBuf {
+    std::env::var_os("BOWWAVE_NGINX").map_or_else(|| "/usr/sbin/nginx".into(), PathBuf::from)
+}
+
+/// Where `./x test` puts it, where the developer says it is, or on the path.
+fn moto() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("BOWWAVE_MOTO") {
+        return Some(path.into()).filter(|path: &PathBuf| path.exists());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join("moto_server")).find(|program| program.exists())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// What a request asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    pub line: String,
+    pub headers: Vec<(String, String)>,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A server whose answers a function makes, byte for byte; then it closes the connection.
+pub struct Liar {
+    pub port: u16,
+    pub asked: Arc<Mutex<Vec<Asked>>>,
+    pub connections: Arc<AtomicUsize>,
+}
+
+impl Liar {
+    pub fn start(answer: impl Fn(usize, &Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (asked, connections) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicUsize>::default());
+        let (log, count, answer) = (asked.clone(), connections.clone(), Arc::new(answer));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
+                let (log, answer) = (log.clone(), answer.clone());
+                thread::spawn(move || serve(stream, &log, &*answer));
+            }
+        });
+        Self { port, asked, connections }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+}
+
+fn serve(mut stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(usize, &Asked) -> Vec<u8>) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut asked =
+        Asked { line: lines.next().and_then(Result::ok).unwrap_or_default(), headers: Vec::new() };
+    for line in lines.map_while(Result::ok).take_while(|line| !line.is_empty()) {
+        if let Some((key, value)) = line.split_once(": ") {
+            asked.headers.push((key.into(), value.into()));
+        }
+    }
+    let number = {
+        let mut log = log.lock().unwrap();
+        log.push(asked.clone());
+        log.len() - 1
+    };
+    let _ = stream.write_all(&answer(number, &asked));
+}
+
+/// An answer with these header lines and this body.
+pub fn answer(status: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("HTTP/1.1 {status}\r\nConnection: close\r\n").into_bytes();
+    for header in headers {
+        bytes.extend(format!("{header}\r\n").bytes());
+    }
+    bytes.extend(b"\r\n");
+    bytes.extend(body);
+    bytes
+}

@@ -1,0 +1,275 @@
+"""Mounts of a bucket, side by side: bowwave, rclone and s3fs, one server, 25 ms before each answer. Run by ./x peers.
+
+The server is a small S3 of our own on loopback: it lists, tells heads, serves ranges, waits, and counts. A peer that is not
+installed is left out, and said so. Each row: seconds, requests, bytes moved per byte used; every byte is compared.
+"""
+
+import argparse
+import contextlib
+import http.server
+import os
+import pathlib
+import random
+import shutil
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+
+KIB, MIB = 1 << 10, 1 << 20
+OBJECT_BYTES = 64 * MIB
+
+
+class Counts:
+    """What the server was asked since the last look."""
+
+    def __init__(self):
+        self.lock, self.gets, self.sent = threading.Lock(), 0, 0
+
+    def add(self, gets, sent):
+        """An answer, or a piece of one."""
+        with self.lock:
+            self.gets, self.sent = self.gets + gets, self.sent + sent
+
+    def take(self):
+        """Reads and clears them."""
+        with self.lock:
+            told = self.gets, self.sent
+            self.gets = self.sent = 0
+        return told
+
+
+def server(root, delay_s, counts):
+    """An S3 that serves the files of ROOT/BUCKET, each answer DELAY_S late."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # a small body would wait 40 ms for the acknowledgement of its head
+
+        def log_message(self, *_):
+            pass
+
+        def reply(self, status, headers, body=b""):
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def do_HEAD(self):
+            self.do_GET()
+
+        def do_GET(self):
+            time.sleep(delay_s)
+            url = urllib.parse.urlsplit(self.path)
+            path = pathlib.Path(root, urllib.parse.unquote(url.path).lstrip("/"))
+            if path.is_dir() and len(path.relative_to(root).parts) == 1:
+                return self.list(path, dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True)))
+            if not path.is_file():
+                return self.reply(404, {"Content-Type": "application/xml"}, b"<Error><Code>NoSuchKey</Code></Error>")
+            size = path.stat().st_size
+            headers = {
+                "ETag": f'"{path.name}-{size}"',
+                "Last-Modified": "Sat, 21 Nov 2026 12:00:00 GMT",
+                "Accept-Ranges": "bytes",
+                "Content-Type": "application/octet-stream",
+            }
+            first, last, status = 0, size - 1, 200
+            if wanted := self.headers.get("Range"):
+                begin, _, end = wanted.removeprefix("bytes=").partition("-")
+                first, last, status = int(begin), min(int(end or size - 1), size - 1), 206
+                headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(last + 1 - first)}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "HEAD":
+                return None
+            self.wfile.flush()
+            counts.add(1, 0)
+            try:
+                with path.open("rb") as file:
+                    while first <= last:
+                        sent = os.sendfile(self.connection.fileno(), file.fileno(), first, min(last + 1 - first, MIB))
+                        counts.add(0, sent)
+                        first += sent
+            except OSError:
+                self.close_connection = True  # who asked has gone
+            return None
+
+        def list(self, bucket, query):
+            if "location" in query:
+                return self.reply(200, {"Content-Type": "application/xml"}, b"<LocationConstraint>us-east-1</LocationConstraint>")
+            prefix, inside, folders = query.get("prefix", ""), [], set()
+            for path in sorted(bucket.rglob("*")):
+                key = str(path.relative_to(bucket))
+                if not path.is_file() or not key.startswith(prefix):
+                    continue
+                rest = key[len(prefix) :]
+                if query.get("delimiter") == "/" and "/" in rest:
+                    folders.add(prefix + rest.split("/")[0] + "/")
+                    continue
+                size = path.stat().st_size
+                inside.append(
+                    f"<Contents><Key>{key}</Key><LastModified>2026-11-21T12:00:00.000Z</LastModified>"
+                    f"<ETag>&quot;{path.name}-{size}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+                )
+            inside += [f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in sorted(folders)]
+            text = (
+                '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+                f"<Name>{bucket.name}</Name><Prefix>{prefix}</Prefix><MaxKeys>1000</MaxKeys><KeyCount>{len(inside)}</KeyCount>"
+                f"<IsTruncated>false</IsTruncated>{''.join(inside)}</ListBucketResult>"
+            )
+            return self.reply(200, {"Content-Type": "application/xml"}, text.encode())
+
+    class Threading(socketserver.ThreadingMixIn, http.server.HTTPServer):
+        daemon_threads, request_queue_size = True, 512
+
+        def handle_error(self, *_):
+            pass
+
+    listening = Threading(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    return listening.server_address[1]
+
+
+def in_turn(starts, step, count):
+    """Streams that begin at STARTS, COUNT reads of STEP each, one after the other in turn."""
+    return [(start + n * step, step) for n in range(count) for start in starts]
+
+
+def patterns():
+    """Name to the reads of each thread: (offset, bytes)."""
+    shuffled = random.Random(7)
+    swapped = [n ^ 1 for n in range(128)]
+    footer = [(OBJECT_BYTES - 64 * KIB, 64 * KIB)] + [(n * 6 * MIB + k * 256 * KIB, 256 * KIB) for n in range(6) for k in range(4)]
+    return {
+        "in order": [in_turn([0], 128 * KIB, 128)],
+        "2 streams": [in_turn([0, 32 * MIB], 128 * KIB, 64)],
+        "8 streams": [in_turn([n * 8 * MIB for n in range(8)], 128 * KIB, 16)],
+        "32 streams": [in_turn([n * 2 * MIB for n in range(32)], 64 * KIB, 8)],
+        "reverse": [[(OBJECT_BYTES - (n + 1) * 128 * KIB, 128 * KIB) for n in range(128)]],
+        "swapped": [[(n * 128 * KIB, 128 * KIB) for n in swapped]],
+        "16 threads": [in_turn([n * 4 * MIB], 128 * KIB, 8) for n in range(16)],
+        "random 4K": [[(shuffled.randrange(OBJECT_BYTES // 4096) * 4096, 4096) for _ in range(40)]],
+        "footer, columns": [footer],
+    }
+
+
+def play(path, threads, truth):
+    """Makes the reads; seconds, bytes used."""
+    handle = os.open(path, os.O_RDONLY)
+    wrong = []
+
+    def read(reads):
+        for offset, count in reads:
+            got = b""
+            while len(got) < count:
+                piece = os.pread(handle, count - len(got), offset + len(got))
+                if not piece:
+                    break
+                got += piece
+            if got != truth[offset : offset + count]:
+                wrong.append(offset)
+
+    begun = time.perf_counter()
+    workers = [threading.Thread(target=read, args=(reads,)) for reads in threads]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    took = time.perf_counter() - begun
+    os.close(handle)
+    if wrong:
+        sys.exit(f"peers: {path}: {len(wrong)} reads were wrong, the first at {wrong[0]}")
+    return took, sum(count for reads in threads for _, count in reads)
+
+
+def peers(bowwave, port, home):
+    """Name to the command that mounts bucket `b` on a directory, and stays."""
+    endpoint = f"http://127.0.0.1:{port}"
+    found = {"bowwave": lambda at: [bowwave, "mount", "s3://b", at, "--endpoint", endpoint, "--anonymous"]}
+    config = home / "rclone.conf"
+    config.write_text(
+        f"[t]\ntype = s3\nprovider = Other\naccess_key_id = k\nsecret_access_key = s\nendpoint = {endpoint}\nregion = us-east-1\n"
+        "force_path_style = true\n"
+    )
+    if shutil.which("rclone"):
+        base = ["rclone", "--config", str(config), "mount", "t:b"]
+        found["rclone"] = lambda at: [*base, at, "--read-only", "--allow-non-empty"]
+        found["rclone full"] = lambda at: [
+            *base, at, "--read-only", "--vfs-cache-mode", "full", "--cache-dir", tempfile.mkdtemp(dir=home)
+        ]
+    else:
+        print("skipped: rclone is not installed (apt-get install rclone)", file=sys.stderr)
+    password = home / "password"
+    password.write_text("k:s")
+    password.chmod(0o600)
+    if shutil.which("s3fs"):
+        found["s3fs"] = lambda at: [
+            "s3fs", "b", at, "-f", "-o", f"passwd_file={password}", "-o", f"url={endpoint}", "-o", "use_path_request_style,ro",
+        ]
+    else:
+        print("skipped: s3fs is not installed (apt-get install s3fs)", file=sys.stderr)
+    return found
+
+
+@contextlib.contextmanager
+def mounted(command, at):
+    """Mounted by COMMAND on AT for as long as it takes."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment["AWS_EC2_METADATA_DISABLED"] = "true"
+    child = subprocess.Popen(command(at), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+    try:
+        begun = time.monotonic()
+        while not os.path.ismount(at):
+            if child.poll() is not None or time.monotonic() - begun > 30:
+                sys.exit(f"peers: {command(at)[0]} did not mount: {child.stderr.read().decode(errors='replace')[-300:]}")
+            time.sleep(0.05)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", at], check=False, stderr=subprocess.DEVNULL)
+        child.terminate()
+        child.wait()
+
+
+def main():
+    """Plays every pattern under every peer, cold, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bowwave", default="target/release/bowwave")
+    parser.add_argument("--delay-ms", type=float, default=25)
+    parser.add_argument("--only", help="patterns with this in their name")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bowwave-peers-") as made:
+        home = pathlib.Path(made)
+        truth = random.Random(1).randbytes(OBJECT_BYTES)
+        (home / "root" / "b").mkdir(parents=True)
+        counts = Counts()
+        port = server(home / "root", args.delay_ms / 1000, counts)
+        found = peers(args.bowwave, port, home)
+        at = home / "at"
+        at.mkdir()
+        chosen = {name: reads for name, reads in patterns().items() if not args.only or args.only in name}
+        for number, name in enumerate(chosen):
+            (home / "root" / "b" / f"o{number}").write_bytes(truth)
+        print("| pattern | " + " | ".join(f"{peer}: s, requests, bytes per byte" for peer in found) + " |")
+        print("|---|" + "---|" * len(found))
+        for number, (name, reads) in enumerate(chosen.items()):
+            cells = []
+            for peer in found:
+                with mounted(found[peer], str(at)):
+                    os.stat(at / f"o{number}")
+                    counts.take()
+                    took, used = play(at / f"o{number}", reads, truth)
+                    gets, sent = counts.take()
+                    cells.append((took, f"{took:.2f} s, {gets}, {sent / used:.2f}"))
+            best = min(took for took, _ in cells)
+            print(f"| {name} | " + " | ".join(f"**{text}**" if took <= 1.05 * best else text for took, text in cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
