@@ -215,23 +215,25 @@ impl Brain {
     // ---- readers ---------------------------------------------------------------------------------------------------
 
     /// A read is about to be made of which not everything is there and quiet: the reader's own request goes first, then the
-    /// brain hears of it.
-    pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) {
+    /// brain hears of it. Whether something is missing: then the reader tells when his read is over.
+    pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> bool {
         self.hear(now);
         self.look_around(now, file.number, pages);
         let table = self.pages.table(id(file.number));
+        let missing = table.count(PageBit::Present, pages) < pages.count;
         let hole = table.holes(pages).next();
         if let Some(hole) = hole {
             let before = Extent::between(pages.start, hole.start);
             let waits = table.count(PageBit::InFlight, before).0 > 0;
             if !waits && file.changed().is_none() {
                 let own = Extent { count: PageCount(hole.count.0.min(READER_MAX)), ..hole };
-                self.fly(file, own, None, true);
+                self.fly(now, file, own, None, true);
             }
         }
         self.tell_evicted(now);
         self.wave.handle(now, Input::Read { file: id(file.number), pages, actor });
         self.pump(now);
+        missing
     }
 
     /// A read has taken so long.
@@ -265,7 +267,7 @@ impl Brain {
             return Need::Error(error);
         }
         let own = Extent { count: PageCount(wanted.count.0.min(READER_MAX)), ..wanted };
-        let launched = self.fly(file, own, None, true);
+        let launched = self.fly(now, file, own, None, true);
         self.tell_evicted(now);
         self.pump(now);
         let flight = self.flights.get(&(file.number, page.0)).filter(|_| launched > 0);
@@ -423,7 +425,7 @@ impl Brain {
             self.wave.handle(now, Input::Skipped { fetch });
             return true;
         }
-        let flights = self.fly(&file, pages, Some(fetch), demand);
+        let flights = self.fly(now, &file, pages, Some(fetch), demand);
         if flights == 0 {
             self.wave.handle(now, Input::Failed { fetch });
             return true;
@@ -433,7 +435,14 @@ impl Brain {
     }
 
     /// Gives the missing pages of `wanted` frames, as far as there are any, and lines flights up for them.
-    fn fly(&mut self, file: &Arc<FileShared>, wanted: Extent, fetch: Option<FetchId>, demand: bool) -> u32 {
+    fn fly(
+        &mut self,
+        now: Nanos,
+        file: &Arc<FileShared>,
+        wanted: Extent,
+        fetch: Option<FetchId>,
+        demand: bool,
+    ) -> u32 {
         let number = file.number;
         let window = Window { start: wanted.start, size: wanted.count, async_size: PageCount(0) };
         if self.pages.table(id(number)).resident(wanted).0 > 0 {
@@ -444,7 +453,7 @@ impl Brain {
         let submission = pages.submit_unless(id(number), window, 0, &mut |file, page, known| {
             hold(memory, free, &mut quietly, file, page, known)
         });
-        tell_quietly(wave, &quietly);
+        tell_quietly(wave, now, &quietly);
         let mut flights = 0;
         for hole in submission.fetch {
             let mut runs = Vec::new();
@@ -588,7 +597,7 @@ impl Brain {
         pages.resize_unless(0, PageCount(frames), &mut |file, page, known| {
             hold(memory, free, &mut quietly, file, page, known)
         });
-        tell_quietly(wave, &quietly);
+        tell_quietly(wave, now, &quietly);
         let retired = self.frames_max - frames;
         if self.free.retired() < retired {
             // What is pinned or in flight is retired when it comes back: frames in use are never over the capacity for long.
@@ -710,9 +719,9 @@ fn hold(
 }
 
 /// Tells of pages that were read quietly, before it is told that they went.
-fn tell_quietly(wave: &mut Wave, quietly: &[(FileId, PageIndex)]) {
+fn tell_quietly(wave: &mut Wave, now: Nanos, quietly: &[(FileId, PageIndex)]) {
     for &(file, page) in quietly {
-        wave.handle(Nanos(0), Input::Used { file, pages: Extent { start: page, count: PageCount(1) } });
+        wave.handle(now, Input::Used { file, pages: Extent { start: page, count: PageCount(1) } });
     }
 }
 

@@ -45,6 +45,11 @@ pub(crate) struct FileShared {
 }
 
 impl FileShared {
+    pub(crate) fn new(number: u32, storage: Box<dyn Storage>) -> Self {
+        let meta = storage.meta().clone();
+        Self { number, storage, meta, changed: OnceLock::new() }
+    }
+
     pub(crate) fn changed(&self) -> Option<Error> {
         self.changed.get().cloned()
     }
@@ -112,7 +117,7 @@ impl Engine {
         self: &Arc<Self>,
         file: &FileShared,
         act: impl FnOnce(&mut Brain, Nanos) -> T,
-    ) -> (T, bool) {
+    ) -> T {
         let now = self.now();
         let (result, mut orders, quick) = {
             let mut brain = lock(&self.brain);
@@ -127,7 +132,7 @@ impl Engine {
         if let Some(flight) = &own {
             self.perform(&Job::own(Arc::clone(flight)));
         }
-        (result, own.is_some())
+        result
     }
 
     fn obey(self: &Arc<Self>, orders: Orders) {
@@ -138,10 +143,8 @@ impl Engine {
     }
 
     pub(crate) fn open(self: &Arc<Self>, storage: Box<dyn Storage>) -> Arc<FileShared> {
-        let meta = storage.meta().clone();
         self.with(|brain, now| {
-            let number = brain.number();
-            let file = Arc::new(FileShared { number, storage, meta, changed: OnceLock::new() });
+            let file = Arc::new(FileShared::new(brain.number(), storage));
             brain.open(now, &file);
             brain.pump(now);
             file

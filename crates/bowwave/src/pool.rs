@@ -233,3 +233,40 @@ impl Pool {
         self.work.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::FileShared;
+    use crate::memory::FreeFrames;
+    use bowwave_core::Extent;
+    use bowwave_io::MemoryStorage;
+
+    #[test]
+    fn neighbours_go_together_where_no_thread_is_free() {
+        let file = Arc::new(FileShared::new(1, Box::new(MemoryStorage::new("x", vec![0; 1 << 20]))));
+        let mut frames = FreeFrames::new(256);
+        let mut flight = |start: u64, demand: bool| {
+            let runs = frames.take(32).into_iter().collect();
+            Arc::new(Flight::new(Arc::clone(&file), Extent::new(start, 32), None, demand, runs))
+        };
+        let starts = |job: Option<Job>| -> Vec<u64> {
+            job.map_or(Vec::new(), |job| job.flights.iter().map(|flight| flight.pages.start.0).collect())
+        };
+        let mut lines =
+            Lines { threads: 96, threads_max: 96, ahead_max: 64, at_ahead: 63, ..Lines::default() };
+        for start in [0, 32, 96] {
+            lines.push(flight(start, false));
+        }
+        assert_eq!(starts(lines.next()), [0, 32]);
+        assert_eq!(starts(lines.next()), [0; 0], "64 are at it");
+        lines.push(flight(200, true));
+        assert_eq!(starts(lines.next()), [200], "who waits goes all the same");
+        // With threads to spare each goes alone.
+        let mut lines = Lines { threads_max: 96, ahead_max: 64, ..Lines::default() };
+        for start in [0, 32] {
+            lines.push(flight(start, false));
+        }
+        assert_eq!((starts(lines.next()), starts(lines.next())), (vec![0], vec![32]));
+    }
+}

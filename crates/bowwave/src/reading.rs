@@ -27,6 +27,7 @@ pub(crate) struct Reading<'a> {
     actor: u32,
     pages: Extent,
     begun: Instant,
+    /// Something was missing: the brain takes it that he waits until he says that he does not.
     waited: bool,
     lost: u32,
     over: bool,
@@ -47,16 +48,16 @@ impl<'a> Reading<'a> {
     pub(crate) fn begin(open: &'a Open, actor: u32, pages: Extent) -> Self {
         let begun = Instant::now();
         let file = open.file();
-        let ((), brought) = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
-        Self { open, actor, pages, begun, waited: brought, lost: 0, over: false }
+        let missing = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
+        Self { open, actor, pages, begun, waited: missing, lost: 0, over: false }
     }
 
     /// [`Reading::begin`] for a task, which must not block.
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "for the async twins"))]
     pub(crate) fn begin_task(open: &'a Open, actor: u32, pages: Extent) -> Self {
         let begun = Instant::now();
-        open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
-        Self { open, actor, pages, begun, waited: false, lost: 0, over: false }
+        let missing = open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
+        Self { open, actor, pages, begun, waited: missing, lost: 0, over: false }
     }
 
     fn file(&self) -> &'a Arc<FileShared> {

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Sleeps end this much late on an idle virtual machine: the rest is waited out awake.
 const AWAKE: Duration = Duration::from_micros(60);
+/// Where the sleep is longer than this, being late by that little does not count.
+const LONG: Duration = Duration::from_millis(5);
 
 /// A device that storages share.
 pub struct SlowDevice {
@@ -116,7 +118,9 @@ impl SlowDevice {
             due.map_or(now, |(due, _)| due)
         };
         let left = Duration::from_nanos(due.since(self.now()).0);
-        if left > AWAKE {
+        if left > LONG {
+            std::thread::sleep(left);
+        } else if left > AWAKE {
             std::thread::sleep(left - AWAKE);
         }
         while self.now() < due {
