@@ -187,7 +187,8 @@ impl Wave {
                 if missing > 0 {
                     self.promote(id, pages.start.0);
                 }
-                if !established && missing > 0 {
+                // A page of a stream that is read again, and is gone, is no stray.
+                if !established && missing > 0 && !matches!(place, Place::Repeats(_)) {
                     self.rent(now, id, pages);
                 }
                 if !established && self.coincidence(id) {
