@@ -13,7 +13,7 @@
 //! What this cannot see: a writer who writes within the clock tick in which the file was opened (4 ms on most kernels).
 //! A read that has begun cannot be stopped; it is asked once before. `O_DIRECT` through `io_uring` is not here: over the file
 //! systems this is for (network mounts, disks behind a mount) it gains nothing, and on a fast local disk the kernel's cache is
-//! the better one (`docs/decisions/0015`).
+//! the better one (`docs/decisions/0013`).
 
 use crate::tree::shown;
 use crate::{Error, Meta, Storage, Until};

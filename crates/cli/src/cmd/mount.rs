@@ -100,7 +100,7 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
-/// By measurement: docs/decisions/0016.
+/// By measurement: docs/decisions/0014.
 const KERNEL_CACHE: bool = true;
 
 /// Arguments as mount(8) has them for a helper: `mount.fuse.bowwave SOURCE DIR -o OPTIONS`.
