@@ -334,7 +334,7 @@ impl Wave {
     }
 
     /// A stream that was counted in `epoch` is not counted as active any more.
-    fn not_active(&mut self, epoch: u32) {
+    pub(super) fn not_active(&mut self, epoch: u32) {
         if epoch == self.epoch {
             self.active_now = self.active_now.saturating_sub(1);
         } else if epoch == self.epoch.wrapping_sub(1) {

@@ -27,7 +27,6 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::window::Window;
-use alloc::collections::btree_map::Entry;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
@@ -561,21 +560,42 @@ impl Wave {
     }
 
     /// R2: a stream's reader has come so far without a word. It is alive and counts among those that share (R13), however long
-    /// its window lasts.
+    /// its window lasts. Several streams that were passed so have one reader, out of order (R5): the one that has asked for the
+    /// most goes on for all.
     pub(super) fn came_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let Some(f) = self.files.get_mut(&id) else { return };
-        let Some((&next, &sid)) = f.forward.range(pages.start.0..pages.end().0).next_back() else { return };
-        let up = |s: &&mut Stream| s.course == Course::Forward && s.reads > 2;
-        let Some(s) = self.streams.get_mut(sid).filter(up) else { return };
+        let Some(f) = self.files.get(&id) else { return };
         let end = pages.end().0;
-        if let Entry::Vacant(place) = f.forward.entry(end) {
-            place.insert(sid);
-            f.forward.remove(&next);
-            s.next = end;
-            s.frontier = s.frontier.max(end);
+        let up = |sid: &StreamId| {
+            self.streams.get(*sid).is_some_and(|s| s.course == Course::Forward && s.reads > 2)
+        };
+        let passed = f.forward.range(pages.start.0..=end).filter(|(_, sid)| up(sid));
+        let passed: alloc::vec::Vec<(u64, StreamId)> = passed.map(|(&next, &sid)| (next, sid)).collect();
+        let asked = |&(_, sid): &(u64, StreamId)| self.streams.get(sid).map_or(0, |s| s.frontier);
+        let Some(leader) = passed.iter().copied().max_by_key(asked) else { return };
+        for (next, sid) in passed {
+            if let Some(f) = self.files.get_mut(&id) {
+                f.unlink(sid, next);
+            }
+            if sid != leader.1
+                && let Some(s) = self.streams.remove(sid)
+            {
+                self.not_active(s.epoch);
+            }
         }
+        let Some(s) = self.streams.get_mut(leader.1) else { return };
+        s.next = end;
+        s.frontier = s.frontier.max(end);
         s.heard_of(now);
-        self.mark_active(now, sid);
+        let displaced = self.files.get_mut(&id).and_then(|f| f.forward.insert(end, leader.1));
+        // Whoever is expected there as well is no run that ended.
+        if let Some(s) = displaced.and_then(|other| self.streams.remove(other))
+            && let Some(f) = self.files.get_mut(&id)
+            && let Some(other) = displaced
+        {
+            f.unlink(other, s.first);
+            self.not_active(s.epoch);
+        }
+        self.mark_active(now, leader.1);
         self.sweep(now);
     }
 
