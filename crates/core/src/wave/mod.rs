@@ -763,6 +763,8 @@ impl Wave {
             let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
             let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
             let own = queue.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
+            let all = Extent::new(0, file.end);
+            let own = own.map(|own| own.intersection(all));
             let pages = own.map_or(ours, |own| together(own, ours, self.config.request_max));
             let ours = ours.intersection(pages);
             queue.own = if pages == ours { queue.own } else { None };
