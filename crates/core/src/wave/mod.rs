@@ -363,6 +363,8 @@ pub struct Wave {
     /// The latest arrivals: a read that began before one of them was late, not robbed (R12).
     arrivals: VecDeque<(Nanos, FileId, Extent)>,
     next_fetch: u64,
+    /// What the reader of this very input is about to bring himself.
+    own: Option<(FileId, Extent)>,
     lengths: Lengths,
     memory_believed: u64,
     /// Pages fetched ahead, present or in flight, not read yet.
@@ -399,6 +401,7 @@ impl Wave {
             flights: BTreeMap::new(),
             arrivals: VecDeque::new(),
             next_fetch: 0,
+            own: None,
             lengths: Lengths::default(),
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
@@ -418,6 +421,7 @@ impl Wave {
 
     /// Takes one input. What is to be done then comes out of [`Wave::poll`].
     pub fn handle(&mut self, now: Nanos, input: Input) {
+        self.own = None;
         match input {
             Input::Open { file, device, size } => self.open(file, device, size),
             Input::Close { file } => self.close(file),
@@ -762,12 +766,10 @@ impl Wave {
             let room = piece_max - hole.start.0 % piece_max;
             let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
             let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
-            let own = queue.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
-            let all = Extent::new(0, file.end);
-            let own = own.map(|own| own.intersection(all));
+            let own = self.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
             let pages = own.map_or(ours, |own| together(own, ours, self.config.request_max));
             let ours = ours.intersection(pages);
-            queue.own = if pages == ours { queue.own } else { None };
+            self.own = if pages == ours { self.own } else { None };
             wanted.pages = Extent::between(pages.end(), wanted.pages.end());
             let (demand, why, id) = (wanted.turn == Turn::Demand, wanted.why, wanted.file);
             assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");

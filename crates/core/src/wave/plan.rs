@@ -124,9 +124,7 @@ impl Wave {
         let before = Extent::between(pages.start, first.start);
         let waits = f.table.count(PageBit::InFlight, before).0 > 0;
         let own = if waits { PageCount(0) } else { first.count.min(own_max) };
-        if let Some(queue) = self.queues.get_mut(&f.device) {
-            queue.own = (own.0 > 0).then_some((id, Extent { count: own, ..*first }));
-        }
+        self.own = (own.0 > 0).then_some((id, Extent { count: own, ..*first }));
         f.table.set(PageBit::InFlight, Extent { count: own, ..*first });
         let from = first.start + own;
         let rest = Extent::between(from, pages.end());
@@ -228,7 +226,6 @@ impl Wave {
         let device = f.device;
         if let Some(queue) = self.queues.get_mut(&device) {
             queue.waiting.remove(&actor);
-            queue.own = None;
         }
         self.touch_leaves(latest.file, pages);
         if took.0 <= HIT_NS_MAX + COPY_NS * pages.count.0 {

@@ -129,8 +129,6 @@ pub(super) struct Queue {
     pub(super) ahead: Line,
     /// Readers that wait for the device.
     pub(super) waiting: BTreeSet<u32>,
-    /// What the latest reader brings himself, and has not got yet.
-    pub(super) own: Option<(FileId, Extent)>,
     /// Where the latest request ended, and how many pages have gone out since it last jumped.
     pub(super) last_end: (FileId, u64),
     pub(super) run: u64,
@@ -141,7 +139,7 @@ pub(super) struct Queue {
 /// The two go out at the same moment, and a head that gets the second part first has to come back: so ours has all of it, and
 /// whichever is late finds its pages under way. Reader `[170, 171)`, ours `[171, 188)`: `[170, 188)`.
 pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
-    if own.end() == ours.start {
+    if own.end() == ours.start && own.count < max {
         Extent { start: own.start, count: PageCount((own.count.0 + ours.count.0).min(max.0)) }
     } else if ours.end() == own.start && own.count.0 + ours.count.0 <= max.0 {
         Extent::between(ours.start, own.end())
@@ -186,6 +184,11 @@ mod tests {
         assert_eq!(join(Extent::new(170, 1), Extent::new(171, 64), 64), Extent::new(170, 64));
         assert_eq!(join(Extent::new(2032, 15), Extent::new(2029, 3), 64), Extent::new(2029, 18));
         assert_eq!(join(Extent::new(170, 1), Extent::new(172, 17), 64), Extent::new(172, 17));
+        assert_eq!(
+            join(Extent::new(170, 1), Extent::new(171, 1), 1),
+            Extent::new(171, 1),
+            "no room for both"
+        );
     }
 
     #[test]
