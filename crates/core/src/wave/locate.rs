@@ -313,10 +313,8 @@ impl Wave {
 
     /// Ends a stream: its length is a witness, what was queued for it is not wanted any more.
     pub(super) fn end(&mut self, sid: StreamId) {
-        let Some(s) = self.streams.remove(sid) else { return };
+        let Some(s) = self.dismiss(sid) else { return };
         let Some(f) = self.files.get_mut(&s.file) else { return };
-        f.unlink(sid, s.next);
-        f.unlink(sid, s.first);
         let left = match s.course {
             Course::Backward => Extent::between(PageIndex(s.frontier), PageIndex(s.next)),
             _ => Extent::between(PageIndex(s.next), PageIndex(s.frontier)),
@@ -328,13 +326,22 @@ impl Wave {
             f.lengths.push(s.progress());
             self.lengths.push(s.progress());
         }
+    }
+
+    /// Takes a stream away that says nothing of how long runs are: it was another's, or it ends otherwise.
+    pub(super) fn dismiss(&mut self, sid: StreamId) -> Option<Stream> {
+        let s = self.streams.remove(sid)?;
+        let f = self.files.get_mut(&s.file)?;
+        f.unlink(sid, s.next);
+        f.unlink(sid, s.first);
         if s.course != Course::Seed {
             self.not_active(s.epoch);
         }
+        Some(s)
     }
 
     /// A stream that was counted in `epoch` is not counted as active any more.
-    pub(super) fn not_active(&mut self, epoch: u32) {
+    fn not_active(&mut self, epoch: u32) {
         if epoch == self.epoch {
             self.active_now = self.active_now.saturating_sub(1);
         } else if epoch == self.epoch.wrapping_sub(1) {

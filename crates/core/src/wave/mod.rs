@@ -643,7 +643,7 @@ impl Wave {
         // Where what is out fills much of the memory, it is the memory that is short.
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
-        let head = self.queues.get(&f.device).is_some_and(|q| q.device.trip_pages() > 0);
+        let head = self.trip(f) > 0;
         self.forget(id, pages, true);
         if few && head {
             return;

@@ -569,28 +569,20 @@ impl Wave {
         let passed: alloc::vec::Vec<(u64, StreamId)> = passed.map(|(&next, &sid)| (next, sid)).collect();
         let asked = |&(_, sid): &(u64, StreamId)| self.streams.get(sid).map_or(0, |s| s.frontier);
         let Some(leader) = passed.iter().copied().max_by_key(asked) else { return };
-        for (next, sid) in passed {
-            if let Some(f) = self.files.get_mut(&id) {
-                f.unlink(sid, next);
-            }
-            if sid != leader.1
-                && let Some(s) = self.streams.remove(sid)
-            {
-                self.not_active(s.epoch);
-            }
+        for (_, sid) in passed.into_iter().filter(|stream| *stream != leader) {
+            self.dismiss(sid);
         }
-        let Some(s) = self.streams.get_mut(leader.1) else { return };
+        let (Some(f), Some(s)) = (self.files.get_mut(&id), self.streams.get_mut(leader.1)) else { return };
+        f.unlink(leader.1, leader.0);
         s.next = end;
         s.frontier = s.frontier.max(end);
         s.heard_of(now);
-        let displaced = self.files.get_mut(&id).and_then(|f| f.forward.insert(end, leader.1));
         // Whoever is expected there as well is no run that ended.
-        if let Some(s) = displaced.and_then(|other| self.streams.remove(other))
-            && let Some(f) = self.files.get_mut(&id)
-            && let Some(other) = displaced
-        {
-            f.unlink(other, s.first);
-            self.not_active(s.epoch);
+        if let Some(other) = f.forward.get(&end).copied() {
+            self.dismiss(other);
+        }
+        if let Some(f) = self.files.get_mut(&id) {
+            f.forward.insert(end, leader.1);
         }
         self.mark_active(now, leader.1);
         self.sweep(now);
@@ -608,8 +600,8 @@ impl Wave {
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.asked_for(f, self.share());
-        let promise = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
-        let known = promise(&f.lengths).or_else(|| promise(&self.lengths));
+        let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
+        let known = by(&f.lengths).or_else(|| by(&self.lengths));
         match known {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
@@ -656,7 +648,7 @@ impl Wave {
     }
 
     /// Pages that a trip of the file's head should bring; 0 where there is no head.
-    fn trip(&self, f: &super::File) -> u64 {
+    pub(super) fn trip(&self, f: &super::File) -> u64 {
         self.queues.get(&f.device).map_or(0, |q| q.device.trip_pages())
     }
 
