@@ -537,7 +537,7 @@ impl Brain {
     /// Tells of what was evicted; whether anything was.
     fn tell_evicted(&mut self, now: Nanos) -> bool {
         let evicted = self.pages.take_evicted();
-        for (file, pages) in runs(&evicted) {
+        for (file, pages) in Evicted::runs(&evicted) {
             self.wave.handle(now, Input::Dropped { file, pages });
         }
         !evicted.is_empty()
@@ -764,18 +764,6 @@ fn batch(ranges: &mut VecDeque<Extent>, room: u64, gap: u64) -> Vec<Extent> {
 
 const fn none() -> Extent {
     Extent::new(0, 0)
-}
-
-/// Evicted pages as runs of files.
-fn runs(evicted: &[Evicted]) -> Vec<(FileId, Extent)> {
-    let mut all: Vec<(FileId, Extent)> = Vec::new();
-    for gone in evicted {
-        match all.last_mut() {
-            Some((file, run)) if *file == gone.file && run.end() == gone.page => run.count += PageCount(1),
-            _ => all.push((gone.file, Extent { start: gone.page, count: PageCount(1) })),
-        }
-    }
-    all
 }
 
 #[cfg(test)]

@@ -87,6 +87,22 @@ pub struct Evicted {
     pub unread: bool,
 }
 
+impl Evicted {
+    /// Lost pages as runs, as long as they stand side by side in `evicted`. O(pages).
+    pub fn runs(evicted: &[Self]) -> Vec<(FileId, Extent)> {
+        let mut all: Vec<(FileId, Extent)> = Vec::new();
+        for gone in evicted {
+            match all.last_mut() {
+                Some((file, run)) if *file == gone.file && run.end() == gone.page => {
+                    run.count += PageCount(1)
+                }
+                _ => all.push((gone.file, Extent { start: gone.page, count: PageCount(1) })),
+            }
+        }
+        all
+    }
+}
+
 /// What a reader found at a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touch {

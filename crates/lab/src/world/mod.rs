@@ -634,7 +634,7 @@ impl<'a> World<'a> {
                 self.outcome.unread -= u64::from(gone.owner != READER);
             }
         }
-        for run in runs(&evicted) {
+        for run in Evicted::runs(&evicted) {
             self.tell_wave(Input::Dropped { file: run.0, pages: run.1 });
         }
         if !self.cache.take_to_write().is_empty() {
@@ -787,18 +787,6 @@ impl<'a> World<'a> {
             self.request(number, pages, None, u32::MAX - 1, true);
         }
     }
-}
-
-/// Evicted pages as runs of files.
-fn runs(evicted: &[Evicted]) -> Vec<(FileId, Extent)> {
-    let mut all: Vec<(FileId, Extent)> = Vec::new();
-    for gone in evicted {
-        match all.last_mut() {
-            Some((file, run)) if *file == gone.file && run.end() == gone.page => run.count += PageCount(1),
-            _ => all.push((gone.file, Extent { start: gone.page, count: PageCount(1) })),
-        }
-    }
-    all
 }
 
 #[cfg(test)]
