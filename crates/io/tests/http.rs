@@ -4,7 +4,7 @@
 mod servers;
 
 use bowwave_io::{Error, HttpClient, HttpStorage, HttpTree, Kind, Storage, Tree, TreePath, Until};
-use servers::{Asked, Liar, Server, answer};
+use servers::{Asked, Liar, Server, answer, bytes};
 use std::io::IoSliceMut;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -14,15 +14,8 @@ fn until() -> Until {
     Until::after(Duration::from_secs(20))
 }
 
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
-}
-
 fn read(storage: &dyn Storage, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-    let mut buffer = vec![0; len];
-    let mut slices: Vec<_> = buffer.chunks_mut(4096).map(IoSliceMut::new).collect();
-    storage.read_at(offset, &mut slices, &until())?;
-    Ok(buffer)
+    servers::read(storage, offset, len, &until())
 }
 
 #[test]

@@ -4,12 +4,15 @@
 mod servers;
 
 use bowwave_io::{BucketTree, Error, Kind, S3Options, Storage, Tree, TreePath, Until};
-use servers::{Liar, Server, answer};
-use std::io::IoSliceMut;
+use servers::{Liar, Server, answer, bytes};
 use std::time::Duration;
 
 fn until() -> Until {
     Until::after(Duration::from_secs(30))
+}
+
+fn read(storage: &dyn Storage, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+    servers::read(storage, offset, len, &until())
 }
 
 fn path(text: &str) -> TreePath {
@@ -18,17 +21,6 @@ fn path(text: &str) -> TreePath {
 
 fn anonymous(endpoint: &str) -> S3Options {
     S3Options { endpoint: Some(endpoint.into()), anonymous: true, ..S3Options::default() }
-}
-
-fn bytes(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
-}
-
-fn read(storage: &dyn Storage, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-    let mut buffer = vec![0; len];
-    let mut slices: Vec<_> = buffer.chunks_mut(4096).map(IoSliceMut::new).collect();
-    storage.read_at(offset, &mut slices, &until())?;
-    Ok(buffer)
 }
 
 #[test]

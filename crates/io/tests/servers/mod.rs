@@ -3,7 +3,8 @@
 //! A server that cannot be had makes its tests say `skipped: why` and pass.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses some of them")]
 
-use std::io::{BufRead, BufReader, Write};
+use bowwave_io::{Error, Storage, Until};
+use std::io::{BufRead, BufReader, IoSliceMut, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Bytes of which no two pages are alike.
+pub fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+/// A read into slices of a page, as the engine makes it.
+pub fn read(storage: &dyn Storage, offset: u64, len: usize, until: &Until) -> Result<Vec<u8>, Error> {
+    let mut buffer = vec![0; len];
+    let mut slices: Vec<_> = buffer.chunks_mut(4096).map(IoSliceMut::new).collect();
+    storage.read_at(offset, &mut slices, until)?;
+    Ok(buffer)
+}
 
 /// A program that ends with the test.
 pub struct Server {
