@@ -7,16 +7,17 @@
 //! ```text
 //! hdd (8 ms, 100 MB/s), region of 1 MiB (8 ms + 10.5 ms), blocks of 8 KiB in random order
 //!   read 1   rent  8 ms
-//!   read 3   rent 24 ms >= 18.5 ms, but 6 of 256 pages are no sign of thickness
-//!   read 4   rent 32 ms, 8 of 256 pages: one in 32, in three of the four quarters -> buy [region)
+//!   read 3   rent 24 ms >= 18.5 ms, but three reads do not gather yet
+//!   read 4   rent 32 ms, 8 of 256 pages, in three of the four quarters -> buy [region)
 //! ```
 //!
 //! Three guards keep a uniformly random reader from buying anything, and others from buying too much. The reads must
-//! *gather*: four in the region, and four times as many as it would have were the file read evenly. The region must be
-//! *thick*: one page in 32 read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it
-//! is a part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was
-//! 40 %, the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must
-//! have been read, or two thirds proved.
+//! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
+//! *thick*: one page in 256 read, while nothing is known of its like; one in 32 once three of them ended and less than a
+//! twelfth of them was read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a
+//! part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was 40 %,
+//! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must have
+//! been read, or two thirds proved.
 
 use crate::units::{Extent, PageIndex};
 use alloc::collections::BTreeMap;
@@ -25,12 +26,15 @@ use alloc::collections::BTreeMap;
 pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
 /// Reads gather where a region has at least so many,
 const GATHER_MIN: u64 = 4;
-/// and so many times those that it would have if the file were read evenly.
-const GATHER_TIMES: u64 = 4;
+/// and even reading would gather as many in any region of the file once in two to this power files.
+const CHANCE_BITS: u64 = 14;
 /// Regions watched in a file; when there are more, those read longest ago go.
 const REGIONS_MAX: usize = 4096;
-/// One page in this many must have been read.
+/// One page in this many must have been read,
 const THICK: u64 = 32;
+/// or in so many while no three regions of its size have ended, or a twelfth of those that did was read.
+const THICK_FIRST: u64 = 256;
+const FILL_THIN: u64 = 21;
 /// The same where gaps are dear: half.
 const THICK_DEAR: u64 = 2;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
@@ -88,12 +92,14 @@ impl Density {
             if region.bought {
                 continue;
             }
-            let gathered = region.count >= GATHER_MIN
-                && u128::from(region.count) * u128::from(end_of_file)
-                    > u128::from(GATHER_TIMES * now) * u128::from(scale);
+            let gathered =
+                region.count >= GATHER_MIN && gathers(region.count, now, end_of_file.div_ceil(scale));
             let (witnesses, fill) = self.fill[s];
-            let (fill_min, thick) =
-                if gaps_are_cheap { (FILL_MIN, THICK) } else { (FILL_MIN_DEAR, THICK_DEAR) };
+            let (fill_min, thick) = match gaps_are_cheap {
+                true if witnesses < WITNESSES_MIN || fill >= FILL_THIN => (FILL_MIN, THICK_FIRST),
+                true => (FILL_MIN, THICK),
+                false => (FILL_MIN_DEAR, THICK_DEAR),
+            };
             let proved = witnesses >= WITNESSES_MIN && fill >= fill_min;
             let thick = region.pages_read * thick >= extent.count.0 && self.spread(s, number, region.count);
             let why = if proved {
@@ -154,6 +160,20 @@ impl Density {
     }
 }
 
+/// Whether `count` of `reads` reads in one of `regions` regions are more than even reading would bring to any of them: by
+/// Chernoff's bound it would with a chance of `regions * 2^-bits`, `bits = count * log2(count / even) - (count - even) / ln 2`.
+fn gathers(count: u64, reads: u64, regions: u64) -> bool {
+    let even_256 = (256 * reads / regions.max(1)).max(1);
+    let ratio_256 = (count << 16) / even_256;
+    if ratio_256 <= 256 {
+        return false;
+    }
+    // Quarters of a bit, rounded down; 6/4 is more than 1 / ln 2.
+    let quarters = u64::from(u128::from(ratio_256.min(1 << 30)).pow(4).ilog2()) - 32;
+    let even = even_256 / 256;
+    count * quarters >= 6 * (count - even) + 4 * (CHANCE_BITS + u64::from(regions.max(1).ilog2()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,8 +184,9 @@ mod tests {
     }
 
     fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        *state >> 33
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 33
     }
 
     #[test]
@@ -192,6 +213,56 @@ mod tests {
         let largest = bought.iter().map(|region| region.count.0).max();
         assert_eq!(largest, Some(256), "{bought:?}");
         assert!(bought.iter().all(|region| region.end() <= PageIndex(1_024_512)), "{bought:?}");
+    }
+
+    /// s3: 30 ms, 1 GB/s.
+    fn bucket(region: Extent) -> u64 {
+        30_000_000 + region.count.bytes().0
+    }
+
+    #[test]
+    fn the_thick_part_of_a_large_file_is_bought_after_some_twenty_reads() {
+        let mut density = Density::default();
+        let (mut seed, mut bought) = (7, 0);
+        for read in 1.. {
+            // Blocks of 16 KiB of 64 MiB in 16 GiB.
+            let pages = Extent::new((1 << 18) + random(&mut seed) % 4096 * 4, 4);
+            let region = density.read(pages, 30_000_000, 1 << 22, true, bucket);
+            bought += region.map_or(0, |(region, _)| region.count.0);
+            if bought >= 16384 {
+                assert!((8..32).contains(&read), "{read}");
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn clusters_that_turned_out_thin_are_bought_no_more() {
+        let mut density = Density::default();
+        let (end, mut seed, mut bought) = (1 << 22, 7, alloc::vec::Vec::new());
+        for cluster in 0..256 {
+            // Sixteen pages of 16 MiB.
+            let start = random(&mut seed) % (end / 4096) * 4096;
+            for _ in 0..16 {
+                let pages = Extent::new(start + random(&mut seed) % 4096, 1);
+                bought.extend(density.read(pages, 30_000_000, end, true, bucket).map(|_| cluster));
+            }
+        }
+        let late = bought.iter().filter(|&&cluster| cluster >= 16).count();
+        assert!(bought.len() > late && late <= 2, "{bought:?}");
+    }
+
+    #[test]
+    fn chance_gathers_nothing_however_small_the_file() {
+        // From 64 MiB to 64 GiB, at a price of nothing.
+        for (seed, end) in (14..=24).flat_map(|bits| (1..=8).map(move |seed| (seed, 1 << bits))) {
+            let (mut density, mut state) = (Density::default(), seed);
+            for read in 0..4096 {
+                let page = Extent::new(random(&mut state) % end, 1);
+                let bought = density.read(page, 8_000_000, end, true, |_| 1);
+                assert_eq!(bought, None, "read {read} of seed {seed} in {end} pages");
+            }
+        }
     }
 
     #[test]
