@@ -35,6 +35,9 @@ const THICK: u64 = 32;
 /// or in so many while no three regions of its size have ended, or a twelfth of those that did was read.
 const THICK_FIRST: u64 = 256;
 const FILL_THIN: u64 = 21;
+/// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
+/// lets as many more be bought as one in [`THICK`] is worth.
+const THIN_MAX: u64 = 16_384;
 /// The same where gaps are dear: half.
 const THICK_DEAR: u64 = 2;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
@@ -50,6 +53,8 @@ struct Region {
     pages_read: u64,
     paid_ns: u64,
     bought: bool,
+    /// It was bought before one page in [`THICK`] was read.
+    thin: bool,
     last: u64,
     /// Its fill has been counted.
     ended: bool,
@@ -60,20 +65,22 @@ struct Region {
 pub(crate) struct Density {
     regions: BTreeMap<(u8, u64), Region>,
     reads: u64,
+    /// Pages of regions bought thin, less [`THICK`] for each that was read since.
+    thin: u64,
     /// For each scale: regions that ended, and the share of them that was read, in 1/256, averaged.
     fill: [(u32, u64); SCALES.len()],
 }
 
 impl Density {
     /// A random read of `pages` waited, or is expected to wait, `wait_ns`. Returns the region to buy, if one has paid:
-    /// `price(region)` is what fetching the missing part of it would take in ns.
+    /// `price(region)` is how many of its pages are missing, and what fetching those would take in ns.
     pub(crate) fn read(
         &mut self,
         pages: Extent,
         wait_ns: u64,
         end_of_file: u64,
         gaps_are_cheap: bool,
-        price: impl Fn(Extent) -> u64,
+        price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
         self.reads += 1;
         let mut bought = None;
@@ -101,19 +108,24 @@ impl Density {
                 false => (FILL_MIN_DEAR, THICK_DEAR),
             };
             let proved = witnesses >= WITNESSES_MIN && fill >= fill_min;
+            let thin = thick == THICK_FIRST && region.pages_read * THICK < extent.count.0;
             let thick = region.pages_read * thick >= extent.count.0 && self.spread(s, number, region.count);
+            let (missing, price_ns) = if proved || thick && gathered { price(extent) } else { (0, u64::MAX) };
+            let missing = if thin && !proved { missing } else { 0 };
             let why = if proved {
                 "R11 regions like this filled"
-            } else if bought.is_none() && thick && gathered && region.paid_ns >= price(extent) {
+            } else if bought.is_none() && self.thin + missing <= THIN_MAX && region.paid_ns >= price_ns {
                 "R11 rent paid"
             } else {
                 continue;
             };
-            bought = Some((key, extent, why));
+            bought = Some((key, extent, why, missing));
         }
         self.forget_old();
-        let (key, extent, why) = bought?;
-        self.regions.entry(key).or_default().bought = true;
+        let (key, extent, why, missing) = bought?;
+        let region = self.regions.entry(key).or_default();
+        (region.bought, region.thin) = (true, missing > 0);
+        self.thin += missing;
         Some((extent, why))
     }
 
@@ -131,6 +143,7 @@ impl Density {
             if let Some(region) = self.regions.get_mut(&(s as u8, page.0 / scale)) {
                 region.pages_read += pages;
                 region.last = self.reads;
+                self.thin = self.thin.saturating_sub(if region.thin { THICK * pages } else { 0 });
             }
         }
     }
@@ -179,8 +192,8 @@ mod tests {
     use super::*;
 
     /// 8 ms and 100 MB/s, as in the picture.
-    fn hdd(region: Extent) -> u64 {
-        8_000_000 + region.count.bytes().0 * 10
+    fn hdd(region: Extent) -> (u64, u64) {
+        (region.count.0, 8_000_000 + region.count.bytes().0 * 10)
     }
 
     fn random(state: &mut u64) -> u64 {
@@ -216,24 +229,25 @@ mod tests {
     }
 
     /// s3: 30 ms, 1 GB/s.
-    fn bucket(region: Extent) -> u64 {
-        30_000_000 + region.count.bytes().0
+    fn bucket(region: Extent) -> (u64, u64) {
+        (region.count.0, 30_000_000 + region.count.bytes().0)
     }
 
     #[test]
     fn the_thick_part_of_a_large_file_is_bought_after_some_twenty_reads() {
-        let mut density = Density::default();
-        let (mut seed, mut bought) = (7, 0);
-        for read in 1.. {
+        let (mut density, mut seed) = (Density::default(), 7);
+        let numbers = |region: Extent| region.start.0..region.end().0;
+        let mut held = alloc::collections::BTreeSet::new();
+        let reads = (1..).find(|_| {
             // Blocks of 16 KiB of 64 MiB in 16 GiB.
             let pages = Extent::new((1 << 18) + random(&mut seed) % 4096 * 4, 4);
-            let region = density.read(pages, 30_000_000, 1 << 22, true, bucket);
-            bought += region.map_or(0, |(region, _)| region.count.0);
-            if bought >= 16384 {
-                assert!((8..32).contains(&read), "{read}");
-                break;
-            }
-        }
+            let missing = |region: Extent| numbers(region).filter(|page| !held.contains(page)).count() as u64;
+            let price = |region| (missing(region), 30_000_000 + missing(region) * 4096);
+            let bought = density.read(pages, 30_000_000, 1 << 22, true, price);
+            held.extend(bought.into_iter().flat_map(|(region, _)| numbers(region)));
+            held.len() == 16_384
+        });
+        assert!(reads.is_some_and(|reads| (8..32).contains(&reads)), "{reads:?}");
     }
 
     #[test]
@@ -259,7 +273,7 @@ mod tests {
             let (mut density, mut state) = (Density::default(), seed);
             for read in 0..4096 {
                 let page = Extent::new(random(&mut state) % end, 1);
-                let bought = density.read(page, 8_000_000, end, true, |_| 1);
+                let bought = density.read(page, 8_000_000, end, true, |region| (region.count.0, 1));
                 assert_eq!(bought, None, "read {read} of seed {seed} in {end} pages");
             }
         }

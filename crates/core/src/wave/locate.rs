@@ -21,6 +21,8 @@ use crate::view::View;
 const LOOKS_MAX: usize = 4;
 /// Pages of history looked at for R4.
 const HISTORY_MAX: PageCount = PageCount(512);
+/// How far ahead the stream may be that another follows: 64 MiB, more than a window has.
+const FOLLOW_MAX: u64 = 16_384;
 /// A read is told at most so many pages after it: 64 MiB, more than a window has.
 const LATE_MAX: u64 = 16_384;
 /// Seeds that must follow one before it counts as a run that ended.
@@ -66,10 +68,10 @@ impl Wave {
                 _ => next,
             };
             // A reader that came here page by page has passed the mark, and was seen; or it was past it already when the
-            // mark was set, and then it has read the page before.
+            // mark was set, and then it has read the page before. Out of order, it is not far past it.
             let passed = Extent::between(PageIndex(next), PageIndex(q));
-            let unseen = f.table.count(PageBit::Mark, passed).0 > 0;
-            if q <= reach && (q - next <= slack || !unseen || f.table.has(PageBit::Used, PageIndex(q - 1))) {
+            let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
+            if q <= reach && (q - unseen <= slack || f.table.has(PageBit::Used, PageIndex(q - 1))) {
                 return Place::Continues(sid);
             }
         }
@@ -294,19 +296,22 @@ impl Wave {
         Some(sid)
     }
 
-    /// R5: whether a stream follows another: it has asked for everything up to where that one is, so it reads nothing that
+    /// R5: whether a stream follows another: everything up to where that one is has been asked for, so it reads nothing that
     /// the other does not read before it. They are one reader out of order, or two in line; one window serves both.
     pub(super) fn follows(&mut self, sid: StreamId) -> bool {
         let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Forward) else { return false };
         let Some(f) = self.files.get(&s.file) else { return false };
         let leads = |t: &&StreamId| self.streams.get(**t).is_some_and(|t| t.course == Course::Forward);
         let within = s.next + 1..s.frontier.max(s.next) + 1;
-        let between = |lead: u64| Extent::between(PageIndex(s.next), PageIndex(lead));
-        let found = f.forward.range(within).next_back().filter(|(_, t)| leads(t));
-        let follows = found.is_some_and(|(&lead, _)| f.table.resident(between(lead)) == between(lead).count);
+        let beyond = within.end..within.end.max(s.next + FOLLOW_MAX);
+        let found = f.forward.range(within).next_back().or_else(|| f.forward.range(beyond).next());
+        let found = found.filter(|(_, t)| leads(t));
+        let asked_up_to =
+            |lead: u64| f.table.next_hole(PageIndex(s.next), PageCount(lead - s.next)).0 >= lead;
+        let follows = found.is_some_and(|(&lead, _)| asked_up_to(lead));
         if follows && let Some(s) = self.streams.get_mut(sid) {
-            let epoch = core::mem::replace(&mut s.epoch, u32::MAX);
-            self.not_active(epoch);
+            let counted = (core::mem::replace(&mut s.epoch, u32::MAX), core::mem::take(&mut s.epoch_before));
+            self.not_active(counted);
         }
         follows
     }
@@ -335,18 +340,17 @@ impl Wave {
         f.unlink(sid, s.next);
         f.unlink(sid, s.first);
         if s.course != Course::Seed {
-            self.not_active(s.epoch);
+            self.not_active((s.epoch, s.epoch_before));
         }
         Some(s)
     }
 
-    /// A stream that was counted in `epoch` is not counted as active any more.
-    fn not_active(&mut self, epoch: u32) {
-        if epoch == self.epoch {
-            self.active_now = self.active_now.saturating_sub(1);
-        } else if epoch == self.epoch.wrapping_sub(1) {
-            self.active_before[0] = self.active_before[0].saturating_sub(1);
-        }
+    /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.
+    fn not_active(&mut self, (epoch, before): (u32, bool)) {
+        let now = epoch == self.epoch;
+        let then = if now { before } else { epoch == self.epoch.wrapping_sub(1) };
+        self.active_now = self.active_now.saturating_sub(u64::from(now));
+        self.active_before[0] = self.active_before[0].saturating_sub(u64::from(then));
     }
 
     /// Notes a stray of `actor` and says whether it is the third at equal distance.

@@ -378,13 +378,12 @@ impl Wave {
         let gaps_are_cheap = 3 * queue.device.gap_max().0 >= pages.count.bytes().0;
         let table = &f.table;
         let price = |region: Extent| {
-            if region.count.0 > memory {
-                return u64::MAX;
-            }
             let missing = region.count.0 - table.resident(region).0;
-            latency.0.saturating_add(
-                missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1),
-            )
+            if region.count.0 > memory {
+                return (missing, u64::MAX);
+            }
+            let transfer = missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1);
+            (missing, latency.0.saturating_add(transfer))
         };
         let Some((region, why)) = f.density.read(pages, latency.0, f.end, gaps_are_cheap, price) else {
             return;
@@ -585,6 +584,7 @@ impl Wave {
             f.forward.insert(end, leader.1);
         }
         self.mark_active(now, leader.1);
+        self.follows(leader.1);
         self.sweep(now);
     }
 
@@ -814,6 +814,7 @@ impl Wave {
         }
         if let Some(s) = self.streams.get_mut(sid) {
             if s.epoch != self.epoch {
+                s.epoch_before = s.epoch == self.epoch.wrapping_sub(1);
                 s.epoch = self.epoch;
                 self.active_now += 1;
             }

@@ -58,8 +58,10 @@ pub(crate) struct Stream {
     pub(crate) interval_ns: u64,
     /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
     pub(crate) serial: u64,
-    /// Epoch in which it was last counted as active.
+    /// Epoch in which it was last counted as active,
     pub(crate) epoch: u32,
+    /// and whether it was in the one before that.
+    pub(crate) epoch_before: bool,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
 }
@@ -82,6 +84,7 @@ impl Stream {
             interval_ns: 0,
             serial: 0,
             epoch: u32::MAX,
+            epoch_before: false,
             waited: false,
         }
     }
