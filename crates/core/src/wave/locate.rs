@@ -333,6 +333,18 @@ impl Wave {
         }
     }
 
+    /// R5: whether the next read of a stream has been made, and not by its own reader, who would have moved it on.
+    pub(super) fn overtaken(&self, s: &Stream) -> bool {
+        let next = match s.course {
+            Course::Forward => Some(s.next),
+            Course::Backward => s.next.checked_sub(1),
+            Course::Seed | Course::Stride { .. } => None,
+        };
+        let used =
+            |page: u64| self.files.get(&s.file).is_some_and(|f| f.table.has(PageBit::Used, PageIndex(page)));
+        next.is_some_and(used)
+    }
+
     /// Takes a stream away that says nothing of how long runs are: it was another's, or it ends otherwise.
     pub(super) fn dismiss(&mut self, sid: StreamId) -> Option<Stream> {
         let s = self.streams.remove(sid)?;

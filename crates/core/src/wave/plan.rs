@@ -823,7 +823,7 @@ impl Wave {
     }
 
     /// Ends streams that nobody has touched for long: sixteen of their own intervals, eight of the device's latencies, and four
-    /// of the longest waits of late, for whoever waits cannot read on.
+    /// of the longest waits of late, for whoever waits cannot read on. Those that were overtaken go after two latencies.
     fn sweep(&mut self, now: Nanos) {
         self.sweep_one(now, false);
         self.sweep_one(now, false);
@@ -849,10 +849,14 @@ impl Wave {
             .map_or(50_000_000, |l| l.0);
         let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
         let patience = if seeds { patience * 64 } else { patience };
-        if now.since(touched).0 >= patience {
-            line.pop_front();
-            self.end(sid);
+        let idle = now.since(touched).0;
+        let overtaken = idle >= 2 * latency && self.overtaken(s);
+        if !overtaken && idle < patience {
+            return;
         }
+        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
+        line.pop_front();
+        self.end(sid);
     }
 }
 
