@@ -44,6 +44,8 @@ const THICK_DEAR: u64 = 2;
 /// gaps are dear.
 const FILL_MIN: u64 = 102;
 const FILL_MIN_DEAR: u64 = 171;
+/// Reads elsewhere after which a region has ended.
+const LEFT_ALONE: u64 = 32;
 /// Regions that must have ended before their fill is believed.
 const WITNESSES_MIN: u32 = 3;
 
@@ -148,15 +150,18 @@ impl Density {
         }
     }
 
-    /// Regions left alone for 64 reads have ended; what was read of them is a witness for their scale.
+    /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale.
     fn forget_old(&mut self) {
-        if !self.reads.is_multiple_of(64) && self.regions.len() <= REGIONS_MAX {
+        if !self.reads.is_multiple_of(16) && self.regions.len() <= REGIONS_MAX {
             return;
         }
         let reads = self.reads;
         let fill = &mut self.fill;
         for (&(s, _), region) in &mut self.regions {
-            if region.ended || reads - region.last < 64 || !(region.bought || region.count >= GATHER_MIN) {
+            if region.ended
+                || reads - region.last < LEFT_ALONE
+                || !(region.bought || region.count >= GATHER_MIN)
+            {
                 continue;
             }
             region.ended = true;

@@ -6,6 +6,7 @@
 //! read 119  R5 read again, or late  ^
 //! read 340  R2 skipped quietly to               ^
 //! read 370  R5 past a hole of 6 of 64, no more than a quarter            ^
+//! read 350  R5 past an unseen mark at 340, by no more than that  ^
 //! read 900  R7 stride                                                             ^
 //! read 57   page 56 was read before: R4 context, a stream whose record is gone
 //! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7

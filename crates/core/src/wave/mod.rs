@@ -16,7 +16,7 @@
 //! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
 //! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
-//! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window | reads |
+//! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
 //! | R7 stride | three reads equally far apart predict the fourth | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
