@@ -5,7 +5,7 @@
 //! stalls longer than the time-out, 3 % short bodies, 2 % other lengths, and now and then a store that does not look at its
 //! deadline at all. An object that changes is `Changed` from then on.
 //!
-//! `BOWWAVE_FUZZ_SECONDS=600 cargo test --release -p bowwave --features tokio --test truth -- --nocapture` goes on with fresh seeds
+//! `BOWWAVE_FUZZ_SECONDS=600 cargo test -p bowwave --features tokio --test truth -- --nocapture` goes on with fresh seeds
 //! for ten minutes, and says what came of it; `BOWWAVE_FUZZ_SEED=N` plays one. How the same looks through a mount is in
 //! `crates/fuse/tests/truth.rs`.
 
