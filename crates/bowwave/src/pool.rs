@@ -39,7 +39,10 @@ struct Lines {
     places: BTreeMap<(u32, u64), Arc<Flight>>,
     threads: usize,
     threads_max: usize,
+    /// Threads that wait and were not called.
     idle: usize,
+    /// Threads that were called and have not come yet.
+    called: usize,
     at_ahead: usize,
     ahead_max: usize,
     closed: bool,
@@ -121,6 +124,23 @@ impl Lines {
         self.places.len() > free.min(ahead)
     }
 
+    /// Calls up to `wanted` threads that wait; how many there were. Who was called waits no more, though he may need a moment to
+    /// come: whoever lines work up meanwhile must not count on him.
+    fn call(&mut self, work: &Condvar, wanted: usize) -> usize {
+        let count = wanted.min(self.idle);
+        (self.idle, self.called) = (self.idle - count, self.called + count);
+        for _ in 0..count {
+            work.notify_one();
+        }
+        count
+    }
+
+    fn call_another(&mut self, work: &Condvar) {
+        if self.work_for_another() {
+            self.call(work, 1);
+        }
+    }
+
     fn work_for_another(&self) -> bool {
         !self.demand.is_empty() || (!self.ahead.is_empty() && self.at_ahead < self.ahead_max)
     }
@@ -159,11 +179,7 @@ impl Pool {
         for flight in flights {
             lines.push(flight);
         }
-        let wake = wanted.min(lines.idle);
-        wanted -= wake;
-        for _ in 0..wake {
-            self.work.notify_one();
-        }
+        wanted -= lines.call(&self.work, wanted);
         let room = if lines.demand.is_empty() { lines.ahead_max } else { lines.threads_max };
         while wanted > 0 && lines.threads < room {
             let engine = Arc::clone(engine);
@@ -193,9 +209,7 @@ impl Pool {
         let mut lines = lock(&self.lines);
         loop {
             if let Some(job) = lines.next() {
-                if lines.idle > 0 && lines.work_for_another() {
-                    self.work.notify_one();
-                }
+                lines.call_another(&self.work);
                 return Some(job);
             }
             if !wait {
@@ -206,10 +220,17 @@ impl Pool {
                 return None;
             }
             lines.idle += 1;
-            let (guard, waited) = self.work.wait_timeout(lines, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let waits = |lines: &mut Lines| lines.called == 0 && !lines.closed;
+            let (guard, _) =
+                self.work.wait_timeout_while(lines, IDLE, waits).unwrap_or_else(PoisonError::into_inner);
             lines = guard;
+            if lines.called > 0 {
+                // Whoever comes first was called; the other goes on waiting.
+                lines.called -= 1;
+                continue;
+            }
             lines.idle -= 1;
-            if waited.timed_out() && !lines.work_for_another() {
+            if !lines.work_for_another() {
                 lines.threads -= 1;
                 return None;
             }
@@ -221,9 +242,7 @@ impl Pool {
         if job.ahead {
             let mut lines = lock(&self.lines);
             lines.at_ahead -= 1;
-            if lines.idle > 0 && lines.work_for_another() {
-                self.work.notify_one();
-            }
+            lines.call_another(&self.work);
         }
     }
 
@@ -268,5 +287,13 @@ mod tests {
             lines.push(flight(start, false));
         }
         assert_eq!((starts(lines.next()), starts(lines.next())), (vec![0], vec![32]));
+    }
+
+    #[test]
+    fn a_thread_is_called_once_for_two_pieces_of_work() {
+        let (mut lines, work) = (Lines { threads: 3, idle: 1, ..Lines::default() }, Condvar::new());
+        assert_eq!(lines.call(&work, 2), 1);
+        assert_eq!(lines.call(&work, 1), 0, "he was called already: another thread is to be had");
+        assert_eq!((lines.idle, lines.called), (0, 1));
     }
 }

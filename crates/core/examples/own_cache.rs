@@ -1,10 +1,17 @@
 //! The core alone, for whoever keeps a cache of their own: inputs go in, fetches come out. Time is an argument.
 //!
-//! `cargo run -p bowwave-core --example own_cache`
+//! `cargo run -p bowwave-core --example own_cache`; the same in C is `crates/c/examples/own_cache.c`.
 
 use bowwave_core::{Action, Bytes, Config, Extent, FileId, Input, Nanos, PageIndex, Wave};
+use std::io::{Result, Write, stdout};
 
-fn main() {
+#[allow(dead_code, reason = "the test that compares this with C calls `drive` itself")]
+fn main() -> Result<()> {
+    drive(&mut stdout())
+}
+
+/// Drives a brain through six reads in order, and prints what it wants fetched.
+pub(crate) fn drive(out: &mut impl Write) -> Result<()> {
     let mut wave = Wave::new(Config::default());
     let (file, device) = (FileId(1), 7);
     wave.handle(Nanos(0), Input::Open { file, device, size: Bytes(64 << 20) });
@@ -21,10 +28,16 @@ fn main() {
         }
         // What is to be fetched now: send it, and tell of its arrival. A cache that evicts tells Input::Dropped.
         while let Some(Action::Fetch { id, pages, why, .. }) = wave.poll(now) {
-            println!("read {read}: fetch {pages}, {why}");
+            writeln!(out, "read {read}: fetch {pages}, {why}")?;
             now += Nanos::from_ms(30);
             wave.handle(now, Input::Arrived { fetch: id });
         }
     }
-    println!("{:?}", wave.counters());
+    let c = wave.counters();
+    let (ahead, useful) = (c.pages_ahead, c.pages_useful);
+    writeln!(
+        out,
+        "{} reads, {} waited; {ahead} pages fetched ahead, {useful} of them read",
+        c.reads, c.stalls
+    )
 }

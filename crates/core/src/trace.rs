@@ -266,4 +266,17 @@ mod tests {
         }
         assert!(TraceRecord::parse_2010(&LINE.replace("287425+8", "18446744073709551615+8")).is_ok());
     }
+
+    #[test]
+    fn what_is_read_prints_back_to_itself() {
+        let corpus = [LINE, "readahead-context(dev=0:2, ino=0, req=287352+1, ra=287354+10-2, async=1) = 10"];
+        bowwave_fuzz::fuzz_text("a trace line of 2010", &corpus, |line| {
+            let Ok(record) = TraceRecord::parse_2010(line) else { return };
+            let printed = record.line_2010().to_string();
+            assert_eq!(TraceRecord::parse_2010(&printed), Ok(record), "{printed}");
+            assert!(record.window.async_size <= record.window.size);
+            assert!(record.line_2011("0:2").to_string().starts_with("pattern="));
+            assert!(record.explain().to_string().contains("why="));
+        });
+    }
 }

@@ -41,9 +41,9 @@ impl Window {
     pub fn mark(self) -> Option<PageIndex> {
         (self.async_size.0 > 0).then(|| self.start + (self.size - self.async_size))
     }
-    /// The window's pages.
+    /// The window's pages. Saturates as [`Window::end`] does: a trace may hold any number.
     pub fn extent(self) -> Extent {
-        Extent { start: self.start, count: self.size }
+        Extent::new(self.start.0, self.size.0)
     }
 }
 

@@ -195,4 +195,22 @@ mod tests {
         assert!(Ours::Cached.is(mounted_by(line, Path::new("/mnt/c"))));
         assert!(mounted(Path::new("/proc")).is_some());
     }
+
+    #[test]
+    fn no_line_of_the_table_is_too_odd() {
+        let corpus: [&[u8]; 3] = [
+            b"36 35 0:52 / /mnt/a\\040b ro,noatime shared:7 - fuse bowwave-slow ro,user_id=0",
+            b"36 35 0:52 / /mnt/c ro,noatime - fuse.bowwave s3://b/ ro",
+            b"36 35 0:52 / /mnt/\\377\\134\\08 - -",
+        ];
+        bowwave_fuzz::fuzz("a line of mountinfo", &corpus, |line| {
+            let dir = line.split(|byte| *byte == b' ').nth(4).map(unescape);
+            assert!(dir.as_ref().is_none_or(|dir| dir.len() <= line.len()));
+            // It is of the directory that it names, and of no other.
+            let dir = dir.unwrap_or_default();
+            let own = mounted_by(line, Path::new(std::ffi::OsStr::from_bytes(&dir)));
+            assert!(own.is_none() || line.windows(3).any(|three| three == b" - "));
+            assert_eq!(mounted_by(line, Path::new("/nobody's")).filter(|_| dir != b"/nobody's"), None);
+        });
+    }
 }

@@ -387,4 +387,15 @@ mod tests {
         assert_eq!(names, ["b", "link", "sub"]);
         fs::remove_dir_all(source).unwrap();
     }
+
+    #[test]
+    fn a_name_gives_a_size_that_a_file_can_have() {
+        let corpus = ["model-268435456", "model-", "a-b-4096", "m-9223372036854771711"];
+        bowwave_fuzz::fuzz_text("a name of a generated file", &corpus, |name| {
+            let Some(size) = generated_size(OsStr::new(name)) else { return };
+            assert!(size.next_multiple_of(4096) <= i64::MAX as u64);
+            let digits = name.rsplit('-').next().expect("a part").trim_start_matches('0');
+            assert_eq!(if digits.is_empty() { "0" } else { digits }, size.to_string());
+        });
+    }
 }

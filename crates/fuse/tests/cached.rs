@@ -8,7 +8,7 @@ use bowwave_io::{
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -159,6 +159,21 @@ fn a_changed_object_is_stale_and_new_when_opened_again() {
     assert_eq!(error.raw_os_error(), Some(libc::ESTALE), "{error}");
     thread::sleep(Duration::from_millis(60));
     assert_eq!(fs::read(place.mounted().join("data")).unwrap()[..4096], [7; 4096]);
+    // While the old one is open the new one is another inode, and can be mapped in every way.
+    let new = File::open(place.mounted().join("data")).unwrap();
+    assert_ne!(new.metadata().unwrap().ino(), file.metadata().unwrap().ino());
+    for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
+        // SAFETY: a new mapping of our own file, read only, as long as the file is, and unmapped before it is closed.
+        unsafe {
+            let map = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, flags, new.as_raw_fd(), 0);
+            assert_ne!(map, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+            assert_eq!(std::slice::from_raw_parts(map.cast::<u8>(), 4096), [7; 4096]);
+            libc::munmap(map, 4096);
+        }
+    }
+    let old = bytes(4096);
+    file.read_exact_at(&mut buffer, 0).unwrap();
+    assert!(buffer == old[..], "what was cached of the old one is of the old one");
 }
 
 /// A directory whose files have bad days.

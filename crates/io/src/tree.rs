@@ -239,4 +239,27 @@ mod tests {
         }
         assert_eq!(parse(b"\xff\xfe").unwrap().as_key(), None);
     }
+
+    /// Whatever a listing or a program calls a thing: what is taken as a path stays in its tree, and is shown as one line.
+    #[test]
+    fn no_key_leads_out_of_the_tree() {
+        let corpus: [&[u8]; 6] = [
+            b"data/part-0.parquet",
+            b"a/../../etc/passwd",
+            b"/etc/passwd",
+            b"a//b",
+            b"\xff\xfe/x y",
+            &[b'x'; 300],
+        ];
+        bowwave_fuzz::fuzz("TreePath::parse", &corpus, |key| {
+            let Ok(path) = TreePath::parse(OsStr::from_bytes(key)) else { return };
+            assert_eq!(path.as_path().as_os_str().as_bytes(), key, "a path is what it was called");
+            let normal = |part| matches!(part, std::path::Component::Normal(_));
+            assert!(path.as_path().components().all(normal) && key.len() <= PATH_BYTES_MAX);
+            assert!(Path::new("/source").join(path.as_path()).starts_with("/source"));
+            let shown = path.shown_under("s3://bucket/");
+            assert!(shown.starts_with("s3://bucket/") && !shown.chars().any(char::is_control), "{shown:?}");
+            assert!(path.join("..").is_err() && path.join("a/b").is_err() && path.join("").is_err());
+        });
+    }
 }

@@ -168,7 +168,8 @@ fn parse_decision(line: &str) -> Option<DecisionLine> {
         mark => Some(number(mark, "mark=")?),
     };
     let streams = number(columns.next()?, "streams=")?;
-    let at_ns = (ms.parse::<u64>().ok()? * 1000 + us.parse::<u64>().ok()?) * 1000;
+    let at_us = ms.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(us.parse().ok()?)?;
+    let at_ns = at_us.checked_mul(1000)?;
     Some(DecisionLine { at_ns, file, read, pattern, window, ahead, mark, streams, why: why.into() })
 }
 
@@ -213,5 +214,34 @@ mod tests {
         assert_eq!(Line::parse(HEADER), Ok(None));
         assert_eq!(Line::parse(LEGEND), Ok(None));
         assert!(Line::parse("1.0ms f3 read").is_err());
+        let late = "18446744073709551.0ms f3 read [4,+1) x [12,28) ahead=16 mark=12 streams=1 why=";
+        assert!(Line::parse(late).is_err(), "later than a moment can be");
+    }
+
+    #[test]
+    fn what_is_read_prints_back_to_itself() {
+        let corpus = [
+            "# f3 = 4097 bytes, device 0:45, /a b, c/d = e",
+            "      12.034ms f3 read [4,+1) subsequent [12,28) ahead=16 mark=12 streams=1 why=R2 next",
+            "1.0ms f3 read [7,+1) initial [7,7) ahead=0 mark=- streams=1 why=R1 start",
+            LEGEND,
+        ];
+        bowwave_fuzz::fuzz_text("a line of decisions", &corpus, |line| {
+            let Ok(Some(read)) = Line::parse(line) else { return };
+            let printed = match &read {
+                Line::File(file) => file.to_string(),
+                Line::Decision(decision) => decision.to_string(),
+            };
+            let again =
+                Line::parse(&printed).expect("what is written is a line").expect("that says something");
+            match (read, again) {
+                // Only what would break the line is lost of a name.
+                (Line::File(read), Line::File(again)) => {
+                    let path = read.path.replace(char::is_control, "?");
+                    assert_eq!(again, FileLine { path, ..read }, "{printed}");
+                }
+                (read, again) => assert_eq!(again, read, "{printed}"),
+            }
+        });
     }
 }

@@ -385,4 +385,14 @@ mod tests {
     fn processors_are_numbers() {
         assert!(!processors().is_empty());
     }
+
+    #[test]
+    fn no_record_is_too_short_or_lies_too_much() {
+        let whole: Vec<u8> =
+            [77_u64, 5 << 32 | 4, 1234, 8, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bowwave_fuzz::fuzz("a record of perf", &[&whole, &[0xFF; 40], &77_u64.to_ne_bytes()], |body| {
+            let Some(sample) = parse(body, &[(77, 3), (u64::MAX, 1)]) else { return };
+            assert!([1, 3].contains(&sample.source) && sample.raw.len() <= body.len());
+        });
+    }
 }

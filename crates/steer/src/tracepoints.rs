@@ -67,7 +67,7 @@ impl Tracepoint {
         let dev = self.dev.of(raw)?;
         let first = self.index.of(raw)?;
         let count = match self.end {
-            Some((field, true)) => field.of(raw)?.checked_sub(first)? + 1,
+            Some((field, true)) => field.of(raw)?.checked_sub(first)?.saturating_add(1),
             Some((field, false)) => field.of(raw)?.max(1),
             None => 1,
         };
@@ -79,7 +79,7 @@ impl Tracepoint {
 
 impl Field {
     fn of(self, raw: &[u8]) -> Option<u64> {
-        let bytes = raw.get(self.offset..self.offset + self.size)?;
+        let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         let mut word = [0u8; 8];
         word.get_mut(..self.size)?.copy_from_slice(bytes);
         Some(u64::from_le_bytes(word))
@@ -118,5 +118,22 @@ mod tests {
         let named = point.read(&raw).unwrap();
         assert_eq!(named, Named { dev: libc::makedev(254, 3), ino: 77, first: 5, count: 8 });
         assert_eq!(point.read(&raw[..20]), None);
+    }
+
+    /// Descriptions and samples come from the kernel, of whatever version.
+    #[test]
+    fn no_description_and_no_sample_is_too_odd() {
+        let sample = [0, 1, 5, 40, 255].map(|byte| vec![byte; 40]);
+        bowwave_fuzz::fuzz_text("a description of a tracepoint", &[FORMAT], |text| {
+            let Some(point) = Tracepoint::parse(text) else { return };
+            for raw in &sample {
+                assert!(point.read(raw).is_none_or(|named| named.count > 0));
+            }
+        });
+        let point = Tracepoint::parse(FORMAT).unwrap();
+        let corpus: Vec<&[u8]> = sample.iter().map(|raw| &raw[..]).collect();
+        bowwave_fuzz::fuzz("a sample of a tracepoint", &corpus, |raw| {
+            assert!(point.read(raw).is_none_or(|named| named.count > 0));
+        });
     }
 }

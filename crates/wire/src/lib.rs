@@ -38,6 +38,8 @@ pub const EVENTS_MAX: usize = 16_384;
 pub const FILES_MAX: usize = 32_768;
 /// Leaves of 64 pages whose bits a run can hold at once.
 pub const LEAVES_MAX: usize = 65_536;
+/// Times that a pusher tries to claim a place: as often as a thousand others can be quicker.
+const CLAIMS_MAX: usize = 1024;
 /// Slots that a file's probe may visit before it gives up.
 pub const FILE_PROBES_MAX: usize = 16;
 
@@ -270,21 +272,9 @@ impl Segment {
     /// Puts `event` into the ring. Returns whether the agent sleeps and somebody should wake `bell`; a full ring loses
     /// the event and counts it. Never waits: O(1) but for other pushers' races.
     pub fn push(&self, event: &Event) -> bool {
-        let mut tail = self.tail.load(Ordering::Relaxed);
-        let slot = loop {
-            let slot = &self.ring[tail as usize % EVENTS_MAX];
-            let seq = slot.seq.load(Ordering::Acquire);
-            if seq == tail {
-                match self.tail.compare_exchange_weak(tail, tail + 1, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => break slot,
-                    Err(now) => tail = now,
-                }
-            } else if seq < tail {
-                self.events_lost.fetch_add(1, Ordering::Relaxed);
-                return self.asleep.load(Ordering::Relaxed) != 0;
-            } else {
-                tail = self.tail.load(Ordering::Relaxed);
-            }
+        let Some((tail, slot)) = self.claim() else {
+            self.events_lost.fetch_add(1, Ordering::Relaxed);
+            return self.asleep.load(Ordering::Relaxed) != 0;
         };
         slot.kind_detail.store(event.kind as u64 | (u64::from(event.detail) << 32), Ordering::Relaxed);
         slot.who.store(u64::from(event.pid) | (u64::from(event.tid) << 32), Ordering::Relaxed);
@@ -295,16 +285,49 @@ impl Segment {
         slot.fd_waited
             .store(u64::from(event.fd as u32) | (u64::from(event.waited_ns) << 32), Ordering::Relaxed);
         // A pusher that was stopped here so long that the agent gave its place away must not publish any more.
-        let _ = slot.seq.compare_exchange(tail, tail + 1, Ordering::SeqCst, Ordering::Relaxed);
+        let _ = slot.seq.compare_exchange(tail, tail.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
         self.asleep.load(Ordering::SeqCst) != 0
+    }
+
+    /// Claims the next place. `None` where the ring is full, or others are always quicker, or its words are not ours: a program
+    /// that waits for better ones would wait for ever.
+    fn claim(&self) -> Option<(u64, &EventSlot)> {
+        let mut tail = self.tail.load(Ordering::Relaxed);
+        for _ in 0..CLAIMS_MAX {
+            let slot = &self.ring[tail as usize % EVENTS_MAX];
+            let seq = slot.seq.load(Ordering::Acquire);
+            if seq == tail {
+                let next = tail.wrapping_add(1);
+                match self.tail.compare_exchange_weak(tail, next, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => return Some((tail, slot)),
+                    Err(now) => tail = now,
+                }
+            } else if seq < tail {
+                return None;
+            } else {
+                tail = self.tail.load(Ordering::Relaxed);
+            }
+        }
+        None
     }
 
     /// Takes the oldest event. `None` when there is none, or when the oldest is claimed but not yet published: see
     /// [`Segment::skip_stuck`].
     pub fn pop(&self) -> Option<Event> {
+        // One look at each place: programs that write what is no event, as fast as we read, keep nobody here.
+        for _ in 0..EVENTS_MAX {
+            if let Some(event) = self.pop_place()? {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// Takes what lies in the oldest place: `Some(None)` where that is no event, `None` where nothing is there.
+    fn pop_place(&self) -> Option<Option<Event>> {
         let head = self.head.load(Ordering::Relaxed);
         let slot = &self.ring[head as usize % EVENTS_MAX];
-        if slot.seq.load(Ordering::Acquire) != head + 1 {
+        if slot.seq.load(Ordering::Acquire) != head.wrapping_add(1) {
             return None;
         }
         let kind_detail = slot.kind_detail.load(Ordering::Relaxed);
@@ -325,7 +348,7 @@ impl Segment {
             waited_ns: (fd_waited >> 32) as u32,
         });
         self.give_back(head);
-        event.or_else(|| self.pop())
+        Some(event)
     }
 
     /// Whether anything lies in the ring, published or not.
@@ -338,14 +361,16 @@ impl Segment {
     pub fn skip_stuck(&self) {
         let head = self.head.load(Ordering::Relaxed);
         let slot = &self.ring[head as usize % EVENTS_MAX];
-        if self.tail.load(Ordering::SeqCst) != head && slot.seq.load(Ordering::SeqCst) != head + 1 {
+        if self.tail.load(Ordering::SeqCst) != head && slot.seq.load(Ordering::SeqCst) != head.wrapping_add(1)
+        {
             self.give_back(head);
         }
     }
 
     fn give_back(&self, head: u64) {
-        self.ring[head as usize % EVENTS_MAX].seq.store(head + EVENTS_MAX as u64, Ordering::Release);
-        self.head.store(head + 1, Ordering::Relaxed);
+        let next_round = head.wrapping_add(EVENTS_MAX as u64);
+        self.ring[head as usize % EVENTS_MAX].seq.store(next_round, Ordering::Release);
+        self.head.store(head.wrapping_add(1), Ordering::Relaxed);
     }
 
     // ---- files -----------------------------------------------------------------------------------------------------
@@ -410,7 +435,7 @@ impl Segment {
     #[inline]
     pub fn touch(&self, file: u32, offset: u64, len: u64) -> Standing {
         let first = offset >> 12;
-        let last = (offset + len.max(1) - 1) >> 12;
+        let last = offset.saturating_add(len.max(1) - 1) >> 12;
         if first >> 6 == last >> 6 {
             return self.touch_leaf(file, first >> 6, mask(first & 63, last & 63));
         }
@@ -470,7 +495,7 @@ impl Segment {
             return None;
         }
         let used = slot.used.swap(0, Ordering::Relaxed);
-        Some(Harvest { file: ((held >> 40) - 1) as u32, leaf: held & LEAF_MASK, used })
+        Some(Harvest { file: (held >> 40).wrapping_sub(1) as u32, leaf: held & LEAF_MASK, used })
     }
 }
 
@@ -644,5 +669,50 @@ mod tests {
         assert_ne!(s.bind(1, 3, 100).unwrap().index, a.index);
         s.recycle(a.index);
         assert_eq!(s.bind(1, 2, 100).unwrap().generation, a.generation + 1);
+    }
+
+    /// Any program of a run may write any word at any time: what it breaks is its own readahead.
+    #[test]
+    fn no_word_of_a_program_stops_the_agent() {
+        let s = segment();
+        let odd: std::vec::Vec<u8> = [0, 1, 2, 1 << 40, 1 << 63, u64::MAX, EVENTS_MAX as u64]
+            .iter()
+            .flat_map(|word| (0..11_u8).flat_map(move |what| [what].into_iter().chain(word.to_le_bytes())))
+            .collect();
+        bowwave_fuzz::fuzz("words of a segment", &[&odd, &[8, 0, 0, 0, 0, 0, 0, 0, 0]], |bytes| {
+            s.initialise(1);
+            s.head.store(0, Ordering::Relaxed);
+            s.tail.store(0, Ordering::Relaxed);
+            let leaf = &s.leaves[leaf_index(3, 0)];
+            for step in bytes.chunks_exact(9) {
+                let word = u64::from_le_bytes(step[1..].try_into().expect("eight bytes"));
+                let oldest = &s.ring[s.head.load(Ordering::Relaxed) as usize % EVENTS_MAX];
+                match step[0] % 11 {
+                    0 => s.head.store(word, Ordering::Relaxed),
+                    1 => s.tail.store(word, Ordering::Relaxed),
+                    2 => oldest.seq.store(s.head.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed),
+                    3 => oldest.kind_detail.store(word, Ordering::Relaxed),
+                    4 => leaf.key.store(word, Ordering::Relaxed),
+                    5 => leaf.used.store(word, Ordering::Relaxed),
+                    6 => drop(s.touch(word as u32, word, word.rotate_left(32))),
+                    7 => drop(s.is_hit(3, word, word)),
+                    8 => assert!(s.bind(word, word, 1).is_none_or(|file| s.file(file.index).is_some())),
+                    9 => drop(s.publish(3, word % 2, word, !word)),
+                    // Nobody sleeps here, and a ring as odd as this may be full.
+                    _ => assert!(!s.push(&event(word))),
+                }
+                let mut popped = 0;
+                while s.pop().is_some() {
+                    popped += 1;
+                    assert!(popped <= EVENTS_MAX, "an end, when nobody writes");
+                }
+                if s.has_events() {
+                    s.skip_stuck();
+                }
+                for harvest in [s.harvest(3, 0), s.harvest(word as u32, word)] {
+                    assert!(harvest.is_none_or(|harvest| harvest.used != 0));
+                }
+            }
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! Leaves: 64 pages of a file each, found without a lock, pinned while they are used.
 
 use super::frames::{Arena, FRAME};
+use super::gate::Gate;
 use super::mapping::{Zero, Zeroed};
 use super::{LEAF, Run, mask};
 use std::io;
@@ -15,18 +16,15 @@ const PIECE_NEAR: usize = 64;
 /// Pages that a leaf keeps in one 320-byte record, so 5 bytes a page where a file is cached whole.
 #[repr(C, align(64))]
 struct Leaf {
-    /// File in the upper half, number of the leaf in the lower; 0 where it is free.
-    key: AtomicU64,
-    pins: AtomicU32,
+    gate: Gate,
     /// The next leaf of its chain, plus one; of the free list where it is free.
     next: AtomicU32,
-    present: AtomicU64,
+    /// Pages present or in flight; the leaf is given up at 0.
+    residents: AtomicU32,
     /// Pages of which nobody needs to hear.
     quiet: AtomicU64,
     /// Pages read since somebody looked.
     used: AtomicU64,
-    /// Pages present or in flight; the leaf is given up at 0.
-    residents: AtomicU32,
     frames: [AtomicU32; LEAF as usize],
 }
 
@@ -90,7 +88,7 @@ impl Memory {
         for _ in 0..64 {
             let number = at.checked_sub(1)?;
             let leaf = &self.leaves[number as usize];
-            if leaf.key.load(Ordering::Acquire) == key {
+            if leaf.gate.key() == key {
                 return Some(number);
             }
             at = leaf.next.load(Ordering::Acquire);
@@ -104,11 +102,8 @@ impl Memory {
         let key = key(file, leaf);
         let number = self.find(key)?;
         let leaf = &self.leaves[number as usize];
-        leaf.pins.fetch_add(1, Ordering::SeqCst);
-        let pin = Pin { memory: self, number, present: leaf.present.load(Ordering::SeqCst) };
-        // Between finding and pinning it may have become another; then the bits may be those of the other. That is why the
-        // key is looked at last: if it is the one, so are they.
-        if leaf.key.load(Ordering::SeqCst) == key { Some(pin) } else { None }
+        let present = leaf.gate.enter(key)?;
+        Some(Pin { memory: self, number, present })
     }
 
     /// Copies the bytes from `offset` on into `out`, from the front, as far as pages are present; where `quiet_only`, as
@@ -152,11 +147,10 @@ impl Memory {
         }
         let number = self.take_free();
         let leaf = &self.leaves[number as usize];
-        leaf.present.store(0, Ordering::Relaxed);
         leaf.quiet.store(0, Ordering::Relaxed);
         leaf.used.store(0, Ordering::Relaxed);
         leaf.residents.store(0, Ordering::Relaxed);
-        leaf.key.store(key, Ordering::SeqCst);
+        leaf.gate.settle(key);
         let bucket = self.bucket(key);
         leaf.next.store(bucket.load(Ordering::Relaxed), Ordering::Release);
         bucket.store(number + 1, Ordering::Release);
@@ -179,7 +173,7 @@ impl Memory {
         let mut at = self.bucket(key).load(Ordering::Relaxed);
         while let Some(number) = at.checked_sub(1) {
             let leaf = &self.leaves[number as usize];
-            if leaf.key.load(Ordering::Relaxed) == key {
+            if leaf.gate.key() == key {
                 return Some(number);
             }
             at = leaf.next.load(Ordering::Relaxed);
@@ -211,8 +205,7 @@ impl Memory {
                 leaf.frames[first as usize + i as usize].store(part.start + i, Ordering::Relaxed);
             }
             let bits = mask(first, first + part.count());
-            let before = leaf.present.fetch_or(bits, Ordering::SeqCst);
-            assert_eq!(before & bits, 0, "a page is fetched once at a time");
+            leaf.gate.show(bits);
             page += part.count();
         }
     }
@@ -223,10 +216,7 @@ impl Memory {
         let number = self.find_surely(key(file, page / LEAF)).expect("a present page has a leaf");
         let leaf = &self.leaves[number as usize];
         let bit = 1 << (page % LEAF);
-        let before = leaf.present.fetch_and(!bit, Ordering::SeqCst);
-        assert_ne!(before & bit, 0, "a page is taken once");
-        if leaf.pins.load(Ordering::SeqCst) != 0 {
-            leaf.present.fetch_or(bit, Ordering::SeqCst);
+        if !leaf.gate.take(bit) {
             return None;
         }
         let used = leaf.used.fetch_and(!bit, Ordering::SeqCst) & bit != 0;
@@ -269,7 +259,7 @@ impl Memory {
         if leaf.residents.fetch_sub(count, Ordering::Relaxed) > count {
             return;
         }
-        let key = leaf.key.swap(0, Ordering::SeqCst);
+        let key = leaf.gate.give_up();
         let next = leaf.next.load(Ordering::Relaxed);
         let bucket = self.bucket(key);
         let mut at = bucket;
@@ -370,7 +360,7 @@ impl<'a> Pin<'a> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.leaf().pins.fetch_sub(1, Ordering::Release);
+        self.leaf().gate.leave();
     }
 }
 
@@ -383,7 +373,7 @@ pub(crate) struct PinnedLeaf {
 
 impl PinnedLeaf {
     pub(crate) fn unpin(&self, memory: &Memory) {
-        memory.leaves[self.number as usize].pins.fetch_sub(1, Ordering::Release);
+        memory.leaves[self.number as usize].gate.leave();
     }
 
     /// The bytes from byte `skip` of page `first` on, at most `len`, as far as they lie side by side.

@@ -6,14 +6,7 @@
 //! table    hash of (file, leaf) -> leaf      chained through the leaves
 //! ```
 //!
-//! A reader takes no lock. It finds the leaf, *pins* it (one addition), looks whether it still is that leaf and the pages are
-//! present, copies, and unpins. Who takes a page away clears its present bit first and looks at the pins then; where it finds
-//! one, it puts the bit back and takes another page. Both sides are sequentially consistent, so one of them sees the other:
-//!
-//! ```text
-//! reader    pins += 1        present?  yes -> copy -> pins -= 1        no -> pins -= 1, the slow way
-//! taker     present -= bit   pins?     0 -> the frame is free          else present += bit, another page
-//! ```
+//! A reader takes no lock: `gate` says how he and whoever takes pages away keep out of each other's way.
 //!
 //! Leaves are never given back to the system, only to other parts of files, so a stale number leads to a leaf that says so by
 //! its key, never to nowhere. A [`Run`] of frames has one owner: it is made by [`FreeFrames`], filled by a fetch, handed in by
@@ -22,7 +15,9 @@
 //! Worked example (test `what_is_pinned_is_not_taken`): page 3 is present, a reader holds the leaf: `unpublish` gives nothing;
 //! he lets go: it gives frame 7, and the next reader finds nothing.
 
+mod atomics;
 mod frames;
+mod gate;
 mod leaf;
 mod mapping;
 

@@ -91,6 +91,10 @@ pub struct Faults {
     pub panic_percent: u64,
     pub stall_percent: u64,
     pub stall_ms: u64,
+    /// Answers of another length than was asked for.
+    pub wrong_percent: u64,
+    /// Reads that stall without a look at their deadline.
+    pub deaf_permille: u64,
     pub hang: bool,
     pub missing: bool,
 }
@@ -162,6 +166,15 @@ impl Storage for Faulty {
                 // Some bytes are there, the rest is not, and they are wrong.
                 into[0].fill(0xee);
                 return Err(Error::Wrong { object: self.name(), what: "a short body".into() });
+            }
+            if (draw >> 32) & 127 < f.wrong_percent {
+                for slice in into.iter_mut() {
+                    slice.fill(0xdd);
+                }
+                return Err(Error::Wrong { object: self.name(), what: "another length".into() });
+            }
+            if (draw >> 40) & 1023 < f.deaf_permille {
+                std::thread::sleep(Duration::from_millis(f.stall_ms));
             }
             if (draw >> 16) & 127 < f.stall_percent {
                 let end = Instant::now() + Duration::from_millis(f.stall_ms);

@@ -436,4 +436,14 @@ mod tests {
         assert_eq!(parameter("streams=12").unwrap(), ("streams".to_string(), 12));
         assert!(parameter("block").is_err() && parameter("block=K").is_err());
     }
+
+    #[test]
+    fn a_parameter_is_its_name_and_number() {
+        let corpus = ["block=64K", "streams=12", "x=1=2M", "a\u{e9}=3g"];
+        bowwave_fuzz::fuzz_text("a parameter", &corpus, |text| {
+            let Ok((name, number)) = parameter(text) else { return };
+            assert!(text.starts_with(&name));
+            assert_eq!(parameter(&format!("{name}={number}")), Ok((name, number)));
+        });
+    }
 }

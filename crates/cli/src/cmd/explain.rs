@@ -375,3 +375,41 @@ impl Display for Summary {
             .try_for_each(|(why, decisions, pages)| writeln!(f, "{decisions:>10} {pages:>10}  {why}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a file holds is printed or refused with its line; nothing of it stops the program.
+    #[test]
+    fn any_file_is_printed_or_refused() {
+        let ours = "# bowwave explain 1\n# f3 = 4097 bytes, device 0:45, /a b\n      12.034ms f3 read [4,+1) subsequent \
+                    [12,28) ahead=16 mark=12 streams=1 why=R2 next\n1.0ms f9 read [7,+1) initial [7,7) ahead=0 mark=- \
+                    streams=1 why=R1 start\n";
+        let kernel = "# tracer: nop\n cat-3162 [000] 8606.9: readahead: readahead-thrash(dev=8:17, ino=4711, \
+                      req=287425+1, ra=287425+8-0, async=0) = 1\n";
+        bowwave_fuzz::fuzz("a file of decisions", &[ours.as_bytes(), kernel.as_bytes()], |bytes| {
+            let input = Box::new(io::Cursor::new(bytes.to_vec()));
+            let mut lines = Lines { path: "-".into(), input, number: 0, ours: None, files: BTreeMap::new() };
+            let mut summary = Summary::default();
+            loop {
+                match lines.next_met() {
+                    Ok(None) => break,
+                    Err(failure) => {
+                        assert!(failure.0 == DATA && failure.1.contains(&format!("line {}", lines.number)));
+                        break;
+                    }
+                    Ok(Some(met)) => {
+                        summary.count(&met);
+                        if let Met::Entry(entry) = &met {
+                            assert!(as_json(entry).is_object() && !columns(entry).contains('\n'));
+                            let back = TraceRecord::parse_2010(&entry.record.line_2010().to_string());
+                            assert_eq!(back.map(|back| back.window), Ok(entry.record.window));
+                        }
+                    }
+                }
+            }
+            assert!(summary.json().is_object());
+        });
+    }
+}

@@ -130,7 +130,7 @@ pub(crate) fn main(mut args: Args) -> anyhow::Result<ExitCode> {
 
 /// `256M`, `2G`, `1048576`.
 fn size(text: &str) -> Result<Bytes, String> {
-    let wrong = || format!("'{text}' is no size such as 256M or 2G");
+    let wrong = || format!("'{}' is no size such as 256M or 2G", text.escape_debug());
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" => 1,
@@ -146,11 +146,12 @@ fn size(text: &str) -> Result<Bytes, String> {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1e6).contains(number));
-    number.ok_or_else(|| format!("'{text}' is no number of seconds from 0 to 1000000"))
+    number.ok_or_else(|| format!("'{}' is no number of seconds from 0 to 1000000", text.escape_debug()))
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    metrics_address(text).ok_or_else(|| format!("'{text}' is no port and no address such as 127.0.0.1:9184"))
+    let wrong = || format!("'{}' is no port and no address such as 127.0.0.1:9184", text.escape_debug());
+    metrics_address(text).ok_or_else(wrong)
 }
 
 /// What mount and fstab say to everybody, and what a read-only mount of ours is anyway or does not care for.
@@ -266,7 +267,9 @@ impl Args {
 
     /// A password or a signed query among the arguments is there for everybody to read.
     fn no_secret_argument(&self, rest: &str) -> Result<(), Failure> {
-        let authority = rest.split('/').next().unwrap_or_default();
+        // A URL may begin with more slashes than two, either way round, and with blanks that nobody sees.
+        let rest = rest.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
+        let authority = rest.split(['/', '\\']).next().unwrap_or_default();
         let secret = authority.contains('@') || rest.contains('?');
         if secret && self.places.len() == 2 {
             let sentence = "the URL holds a password or a query, which others can read among the arguments; put it into \
@@ -419,5 +422,54 @@ mod tests {
             args("/sbin/mount.fuse.bowwave mount --daemon s3://b /mnt -o ro,memory=1G")
         );
         assert_eq!(as_helper(args("bowwave mount a b")), args("bowwave mount a b"));
+    }
+
+    fn parsed(args: &[&str]) -> Args {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            args: Args,
+        }
+        <Alone as clap::Parser>::parse_from([&["mount"], args].concat()).args
+    }
+
+    #[test]
+    fn options_are_understood_or_named_and_never_repeated() {
+        let corpus = [
+            "ro,memory=1G,anonymous",
+            "staleness=2.5,metrics=:9184",
+            "endpoint=http://h:9000,region=x,x-y=1",
+            "\u{1b}[31m=2",
+        ];
+        bowwave_fuzz::fuzz_text("mount options", &corpus, |text| {
+            let mut args = parsed(&["/source", "/dir"]);
+            args.options = text.split(',').chain(["secret_key=hunter2"]).map(String::from).collect();
+            let failure = args.take_options().expect_err("no option 'secret_key'");
+            assert!(failure.code == USAGE && !failure.sentence.contains("hunter2"), "{}", failure.sentence);
+            assert!(!failure.sentence.contains(char::is_control), "{:?}", failure.sentence);
+        });
+        bowwave_fuzz::fuzz_text("a size", &["256M", "2GiB", "4096", "1t"], |text| {
+            let Ok(bytes) = size(text) else { return };
+            assert_eq!(size(&bytes.0.to_string()), Ok(bytes));
+        });
+        bowwave_fuzz::fuzz_text("seconds", &["5", "0.5", "1e6"], |text| {
+            assert!(
+                seconds(text).is_ok_and(|s| std::time::Duration::try_from_secs_f64(s).is_ok())
+                    || seconds(text).is_err()
+            );
+        });
+    }
+
+    #[test]
+    fn a_password_among_the_arguments_is_refused_however_it_is_written() {
+        let args = parsed(&["http://x", "/dir"]);
+        bowwave_fuzz::fuzz_text("slashes", &["", "/", "\\//\t", "\n\r/", "//ann"], |text| {
+            let slashes: String = text.chars().filter(|c| "/\\\t\n\r".contains(*c)).collect();
+            for behind in ["ann:hunter2@host/a", "ann:hunter2@host\\a", "host/a?token=hunter2"] {
+                let failure = args.no_secret_argument(&format!("{slashes}{behind}")).expect_err("a secret");
+                assert!(!failure.sentence.contains("hunter2"));
+            }
+        });
+        assert!(args.no_secret_argument("host/mail@folder").is_ok());
     }
 }

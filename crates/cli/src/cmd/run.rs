@@ -255,4 +255,12 @@ mod tests {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn an_amount_of_memory_is_its_number() {
+        bowwave_fuzz::fuzz_text("an amount of memory", &["64M", "1GiB", "4096", "2 kb"], |text| {
+            let Ok(bytes) = parse_bytes(text) else { return };
+            assert_eq!(parse_bytes(&bytes.to_string()), Ok(bytes));
+        });
+    }
 }

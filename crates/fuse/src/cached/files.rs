@@ -9,11 +9,12 @@
 //!   read    ── Error::Changed ──> the file is forgotten: the next open has the new version, this one ESTALE
 //! ```
 //!
-//! The kernel keeps pages by inode, not by version. So its pages of an inode are of one version as long as anybody reads through
-//! them; who opens another version meanwhile reads past them:
+//! The kernel keeps pages by inode, whoever reads them, in calls or through a mapping. So an inode is of one version for ever:
+//! who opens an inode and finds another version is told ESTALE, upon which the kernel looks the name up again (it does so
+//! once, by itself), is given another inode for it, and opens that; whoever still reads the old version keeps the old one:
 //!
 //! ```text
-//!   open v1 ── through the kernel's cache        open v2 while v1 is open ── past it       open v2, v1 closed ── through it, emptied first
+//!   open v1 ── inode 7: v1       OPEN 7, the source has v2 ── ESTALE ── LOOKUP ── inode 8 ── OPEN 8: v2      inode 7 stays v1
 //! ```
 //!
 //! At most 4,096 closed files are kept (with a descriptor each, if they are local ones); the one that was closed longest ago goes first.
@@ -40,29 +41,17 @@ struct Open {
     /// Closed ones in the order of closing; some were opened again since.
     closed: VecDeque<(TreePath, u64)>,
     closings: u64,
-    /// What the kernel has pages of.
-    kernel: HashMap<TreePath, KernelPages>,
+    /// Which version the kernel has pages of, for each inode that it knows and that was opened.
+    kernel: HashMap<u64, (Meta, u64)>,
+    serials: u64,
 }
 
-/// The kernel's pages of an inode.
-struct KernelPages {
-    meta: Meta,
-    handles: u64,
-}
-
-/// How a handle stands to the kernel's page cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum KernelCache {
-    /// It reads through it, and what is there is of its version.
-    Keep,
-    /// It reads through it once it is empty.
-    Empty,
-    /// It reads past it.
-    Past,
-}
+/// A file, and the number of its opening: where a store tells no version, what was opened once is one version.
+pub(crate) type Opened = (File, u64);
 
 struct Held {
     file: File,
+    serial: u64,
     seen: Instant,
     handles: u64,
     /// Which of the closings was its last.
@@ -83,15 +72,15 @@ impl Files {
     }
 
     /// The file that there is, if its version was looked at lately.
-    pub(crate) fn fresh(&self, path: &TreePath, names: &Names) -> Option<File> {
+    pub(crate) fn fresh(&self, path: &TreePath, names: &Names) -> Option<Opened> {
         let mut open = self.lock();
         let held = open.files.get_mut(path).filter(|held| held.seen.elapsed() < names.staleness())?;
         held.handles += 1;
-        Some(held.file.clone())
+        Some((held.file.clone(), held.serial))
     }
 
     /// Asks the source for the object, and takes the file that there is if it is of the same version.
-    pub(crate) fn open(&self, path: &TreePath, names: &Names) -> Result<File, Error> {
+    pub(crate) fn open(&self, path: &TreePath, names: &Names) -> Result<Opened, Error> {
         let storage = names.open(path)?;
         let mut open = self.lock();
         if let Some(held) = open.files.get_mut(path)
@@ -100,43 +89,29 @@ impl Files {
         {
             held.seen = Instant::now();
             held.handles += 1;
-            return Ok(held.file.clone());
+            return Ok((held.file.clone(), held.serial));
         }
         let file = self.cache.open(Arc::clone(&storage))?;
+        open.serials += 1;
+        let serial = open.serials;
         // Handles of the old version keep it; it goes with the last of them.
-        let old = open
-            .files
-            .insert(path.clone(), Held { file: file.clone(), seen: Instant::now(), handles: 1, closing: 0 });
+        let held = Held { file: file.clone(), serial, seen: Instant::now(), handles: 1, closing: 0 };
+        let old = open.files.insert(path.clone(), held);
         drop(open);
         drop(old);
-        Ok(file)
+        Ok((file, serial))
     }
 
-    /// A handle of `file` is opened that would read through the kernel's page cache.
-    pub(crate) fn kernel_open(&self, path: &TreePath, file: &File) -> KernelCache {
+    /// Whether an inode is of the version that was opened, or of none so far: then it is of this one from now on.
+    pub(crate) fn kernel_has(&self, ino: u64, (file, serial): &Opened) -> bool {
         let mut open = self.lock();
-        let Some(pages) = open.kernel.get_mut(path) else {
-            let pages = KernelPages { meta: file.meta().clone(), handles: 1 };
-            open.kernel.insert(path.clone(), pages);
-            return KernelCache::Empty;
-        };
-        let same = file.meta().version.is_some() && pages.meta == *file.meta();
-        if !same && pages.handles > 0 {
-            return KernelCache::Past;
-        }
-        pages.handles += 1;
-        if same {
-            return KernelCache::Keep;
-        }
-        pages.meta = file.meta().clone();
-        KernelCache::Empty
+        let (meta, number) = open.kernel.entry(ino).or_insert_with(|| (file.meta().clone(), *serial));
+        number == serial || (meta.version.is_some() && meta == file.meta())
     }
 
-    /// Such a handle is gone, if it did.
-    pub(crate) fn kernel_close(&self, path: &TreePath) {
-        if let Some(pages) = self.lock().kernel.get_mut(path) {
-            pages.handles = pages.handles.saturating_sub(1);
-        }
+    /// The kernel knows an inode no more, and has no page of it.
+    pub(crate) fn kernel_forgot(&self, ino: u64) {
+        self.lock().kernel.remove(&ino);
     }
 
     /// A handle is gone.
@@ -154,10 +129,6 @@ impl Files {
         held.closing = closing;
         open.closed.push_back((path.clone(), closing));
         let mut gone = Vec::new();
-        if open.kernel.len() > 2 * CLOSED_MAX {
-            // Whoever opens one of these again empties the kernel's pages first.
-            open.kernel.retain(|_, pages| pages.handles > 0);
-        }
         while open.closed.len() > CLOSED_MAX {
             let Some((path, closing)) = open.closed.pop_front() else { break };
             if open.files.get(&path).is_some_and(|held| held.handles == 0 && held.closing == closing) {
@@ -213,18 +184,19 @@ mod tests {
         let files = Files::new(Cache::builder().memory(Bytes(8 << 20)).build().unwrap());
         let path = TreePath::parse("a").unwrap();
         assert!(files.fresh(&path, &names).is_none());
-        let first = files.open(&path, &names).unwrap();
-        assert_eq!(files.kernel_open(&path, &first), KernelCache::Empty);
-        assert_eq!(files.open(&path, &names).unwrap().meta(), first.meta());
-        assert_eq!(files.kernel_open(&path, &first), KernelCache::Keep);
+        let opened = files.open(&path, &names).unwrap();
+        assert!(files.kernel_has(7, &opened), "of none so far");
+        let again = files.open(&path, &names).unwrap();
+        assert!(again.1 == opened.1 && files.kernel_has(7, &again));
         std::fs::write(dir.path().join("a"), b"abcd").unwrap();
-        let second = files.open(&path, &names).unwrap();
-        assert_eq!((first.len(), second.len()), (3, 4));
-        assert_eq!(files.kernel_open(&path, &second), KernelCache::Past, "the old one is being read");
-        files.kernel_close(&path);
-        files.kernel_close(&path);
-        assert_eq!(files.kernel_open(&path, &second), KernelCache::Empty);
-        assert_eq!(files.kernel_open(&path, &second), KernelCache::Keep);
+        let changed = files.open(&path, &names).unwrap();
+        assert_eq!((opened.0.len(), changed.0.len()), (3, 4));
+        assert!(
+            !files.kernel_has(7, &changed) && files.kernel_has(8, &changed) && files.kernel_has(7, &opened)
+        );
+        files.kernel_forgot(7);
+        assert!(files.kernel_has(7, &changed));
+        let (first, second) = (opened.0, changed.0);
         files.changed(&path, &first);
         assert!(files.fresh(&path, &names).is_some(), "an old handle says nothing of the new version");
         files.changed(&path, &second);

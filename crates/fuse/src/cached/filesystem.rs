@@ -13,7 +13,7 @@
 //! A reader is the thread that reads (`pid` of the request): two threads on one descriptor are two readers.
 
 use super::control::{self, Control, FOLDER, FOLDER_INO, Served};
-use super::files::{Files, KernelCache};
+use super::files::{Files, Opened};
 use super::modelled::Modelled;
 use super::names::{self, Names, ROOT};
 use bowwave::{File, PageBytes};
@@ -73,8 +73,6 @@ enum Handle {
 struct OpenFile {
     path: TreePath,
     file: File,
-    /// It reads through the kernel's page cache.
-    through: bool,
 }
 
 impl Inner {
@@ -125,9 +123,6 @@ impl Inner {
     fn drop_handle(&self, handle: FileHandle) {
         let gone = self.handles.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.0);
         if let Some(Handle::File(open)) = gone {
-            if open.through {
-                self.files.kernel_close(&open.path);
-            }
             self.files.close(&open.path, &open.file);
         }
     }
@@ -252,15 +247,18 @@ impl Inner {
         }
     }
 
-    fn opened(&self, path: TreePath, file: File, reply: ReplyOpen) {
-        let kernel = if self.kernel_cache { self.files.kernel_open(&path, &file) } else { KernelCache::Past };
-        let flags = match kernel {
-            KernelCache::Keep => FopenFlags::FOPEN_KEEP_CACHE,
-            KernelCache::Empty => FopenFlags::empty(),
-            KernelCache::Past => FopenFlags::FOPEN_DIRECT_IO,
+    fn opened(&self, ino: u64, path: TreePath, opened: Opened, reply: ReplyOpen) {
+        let flags = if !self.kernel_cache {
+            FopenFlags::FOPEN_DIRECT_IO
+        } else if self.files.kernel_has(ino, &opened) {
+            FopenFlags::FOPEN_KEEP_CACHE
+        } else {
+            // The kernel looks the name up again, and opens what it finds then.
+            self.files.close(&path, &opened.0);
+            self.names.renew(ino, &path);
+            return reply.error(Errno::ESTALE);
         };
-        let through = kernel != KernelCache::Past;
-        let handle = self.keep(Handle::File(Arc::new(OpenFile { path, file, through })));
+        let handle = self.keep(Handle::File(Arc::new(OpenFile { path, file: opened.0 })));
         reply.opened(handle, flags | FopenFlags::FOPEN_NOFLUSH);
     }
 }
@@ -321,7 +319,9 @@ impl Filesystem for Mounted {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
-        self.0.names.forget(ino.0, lookups);
+        if self.0.names.forget(ino.0, lookups) {
+            self.0.files.kernel_forgot(ino.0);
+        }
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -359,18 +359,21 @@ impl Filesystem for Mounted {
             return reply.opened(handle, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
         }
         let Some(path) = self.0.names.path(ino.0) else { return reply.error(Errno::ENOENT) };
-        if let Some(file) = self.0.files.fresh(&path, &self.0.names) {
-            return self.0.opened(path, file, reply);
+        if let Some(opened) = self.0.files.fresh(&path, &self.0.names) {
+            return self.0.opened(ino.0, path, opened, reply);
         }
         self.0.aside(move |inner| match inner.files.open(&path, &inner.names) {
-            Ok(file) => {
-                inner.names.opened(ino.0, file.len());
-                // The kernel reads to the length that it knows, for as long as it was told to believe it.
-                if let Some(notifier) = inner.notifier.get() {
-                    // It may have forgotten the inode meanwhile, which is as good.
-                    let _ = notifier.inval_inode(ino, -1, 0);
+            Ok(opened) => {
+                // An inode of another version keeps its length: its readers know it by that.
+                if !inner.kernel_cache || inner.files.kernel_has(ino.0, &opened) {
+                    inner.names.opened(ino.0, opened.0.len());
+                    // The kernel reads to the length that it knows, for as long as it was told to believe it.
+                    if let Some(notifier) = inner.notifier.get() {
+                        // It may have forgotten the inode meanwhile, which is as good.
+                        let _ = notifier.inval_inode(ino, -1, 0);
+                    }
                 }
-                inner.opened(path, file, reply);
+                inner.opened(ino.0, path, opened, reply);
             }
             Err(error) => reply.error(inner.failed(&error)),
         });

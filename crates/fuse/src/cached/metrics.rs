@@ -130,4 +130,17 @@ mod tests {
             assert_eq!(address(text), None, "{text}");
         }
     }
+
+    #[test]
+    fn who_names_no_host_stays_on_loopback() {
+        let corpus = ["9184", ":9184", "127.0.0.1:9184", "[::1]:9184", "0.0.0.0:1", "host:9"];
+        bowwave_fuzz::fuzz_text("an address for metrics", &corpus, |text| {
+            let Some(found) = address(text) else { return };
+            let host = text.rsplit_once(':').map_or("", |(host, _)| host);
+            assert!(
+                found.ip().is_loopback() || host.contains(&*found.ip().to_string()) || host.contains(':')
+            );
+            assert_eq!(address(&found.to_string()), Some(found));
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! The names that the kernel knows: inodes, attributes and listings of a source, and how old they may be.
 //!
-//! An inode's number comes from its path, so it is the same after the next mount. Attributes and listings are believed for
+//! An inode's number comes from its path, so it is the same after the next mount. An object that changed under its readers is another
+//! inode from then on (`files`), whose number comes from its path and which change it is; the old one stays what it was. Attributes and listings are believed for
 //! the *staleness* (5 s unless told); then the source is asked again. The kernel is told the same, and keeps them as long.
 //!
 //! ```text
@@ -36,7 +37,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Names {
     tree: Arc<dyn Tree>,
     staleness: Duration,
-    nodes: Mutex<HashMap<u64, Node>>,
+    nodes: Mutex<Nodes>,
+}
+
+#[derive(Default)]
+struct Nodes {
+    by_number: HashMap<u64, Node>,
+    /// How often objects have changed that the kernel knows and that did.
+    changes: HashMap<TreePath, u64>,
 }
 
 struct Node {
@@ -50,7 +58,8 @@ struct Node {
 impl Names {
     pub(crate) fn new(tree: Arc<dyn Tree>, staleness: Duration) -> Self {
         let root = Node { path: TreePath::root(), lookups: 1, attr: None, listing: None };
-        Self { tree, staleness, nodes: Mutex::new(HashMap::from([(ROOT, root)])) }
+        let nodes = Nodes { by_number: HashMap::from([(ROOT, root)]), ..Nodes::default() };
+        Self { tree, staleness, nodes: Mutex::new(nodes) }
     }
 
     pub(crate) fn staleness(&self) -> Duration {
@@ -61,19 +70,29 @@ impl Names {
         &*self.tree
     }
 
-    fn nodes(&self) -> MutexGuard<'_, HashMap<u64, Node>> {
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn path(&self, ino: u64) -> Option<TreePath> {
-        self.nodes().get(&ino).map(|node| node.path.clone())
+        self.nodes().by_number.get(&ino).map(|node| node.path.clone())
     }
 
-    /// What is known of an inode and young enough.
+    /// What is known of an inode and young enough. What an object was before it changed stays so.
     pub(crate) fn known(&self, ino: u64) -> Option<Attr> {
         let nodes = self.nodes();
-        let (attr, at) = nodes.get(&ino)?.attr.as_ref()?;
-        (at.elapsed() < self.staleness).then(|| attr.clone())
+        let node = nodes.by_number.get(&ino)?;
+        let (attr, at) = node.attr.as_ref()?;
+        let old = ino != ROOT && number(&nodes, &node.path) != ino;
+        (old || at.elapsed() < self.staleness).then(|| attr.clone())
+    }
+
+    /// The object at `path` is another than the one that `ino` stands for: from now on its name leads to another inode.
+    pub(crate) fn renew(&self, ino: u64, path: &TreePath) {
+        let mut nodes = self.nodes();
+        if number(&nodes, path) == ino {
+            *nodes.changes.entry(path.clone()).or_default() += 1;
+        }
     }
 
     /// What a listing that is young enough says of a name: that it is not there, or all of it.
@@ -96,7 +115,7 @@ impl Names {
         let mut nodes = self.nodes();
         let ino = number(&nodes, &path);
         let fresh = || Node { path, lookups: 0, attr: None, listing: None };
-        let node = nodes.entry(ino).or_insert_with(fresh);
+        let node = nodes.by_number.entry(ino).or_insert_with(fresh);
         node.lookups += 1;
         node.attr = Some((attr.clone(), Instant::now()));
         ino
@@ -104,33 +123,38 @@ impl Names {
 
     /// What was learnt of an inode that is known.
     pub(crate) fn learn(&self, ino: u64, attr: &Attr) {
-        if let Some(node) = self.nodes().get_mut(&ino) {
+        if let Some(node) = self.nodes().by_number.get_mut(&ino) {
             node.attr = Some((attr.clone(), Instant::now()));
         }
     }
 
     /// An object was opened and has this length, whatever its name was said to have.
     pub(crate) fn opened(&self, ino: u64, len: u64) {
-        if let Some(Node { attr: Some((attr, _)), .. }) = self.nodes().get_mut(&ino) {
+        if let Some(Node { attr: Some((attr, _)), .. }) = self.nodes().by_number.get_mut(&ino) {
             attr.len = len;
         }
     }
 
-    pub(crate) fn forget(&self, ino: u64, lookups: u64) {
+    /// The kernel forgets so many lookups of an inode; whether it knows it no more.
+    pub(crate) fn forget(&self, ino: u64, lookups: u64) -> bool {
         let mut nodes = self.nodes();
-        if ino != ROOT
-            && let Some(node) = nodes.get_mut(&ino)
+        let Some(node) = nodes.by_number.get_mut(&ino).filter(|_| ino != ROOT) else { return false };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        let gone = node.lookups == 0;
+        if gone
+            && let Some(node) = nodes.by_number.remove(&ino)
+            && nodes.changes.contains_key(&node.path)
+            && !nodes.by_number.values().any(|other| other.path == node.path)
         {
-            node.lookups = node.lookups.saturating_sub(lookups);
-            if node.lookups == 0 {
-                nodes.remove(&ino);
-            }
+            // Not sooner: the kernel may forget the new inode for a moment between two lookups, while it still has the old one.
+            nodes.changes.remove(&node.path);
         }
+        gone
     }
 
     fn fresh_listing(&self, ino: u64) -> Option<Arc<Listing>> {
         let nodes = self.nodes();
-        let (listing, at) = nodes.get(&ino)?.listing.as_ref()?;
+        let (listing, at) = nodes.by_number.get(&ino)?.listing.as_ref()?;
         (at.elapsed() < self.staleness).then(|| listing.clone())
     }
 
@@ -143,7 +167,7 @@ impl Names {
             return Err(Error::NotFound { object: self.tree.name().into() });
         };
         let listing = Arc::new(again(|until| self.tree.list(&path, until))?);
-        if let Some(node) = self.nodes().get_mut(&ino) {
+        if let Some(node) = self.nodes().by_number.get_mut(&ino) {
             node.listing = Some((listing.clone(), Instant::now()));
         }
         Ok(listing)
@@ -152,7 +176,7 @@ impl Names {
     /// The number that a name of a folder has, or would have.
     pub(crate) fn number_of(&self, folder: u64, name: &OsStr) -> u64 {
         let nodes = self.nodes();
-        let path = nodes.get(&folder).and_then(|node| node.path.join(name).ok());
+        let path = nodes.by_number.get(&folder).and_then(|node| node.path.join(name).ok());
         path.map_or(FIRST, |path| number(&nodes, &path))
     }
 
@@ -167,14 +191,17 @@ impl Names {
 
 /// The same path has the same number, in every mount; the next one where another path has it already, which 64 bits make a
 /// curiosity.
-fn number(nodes: &HashMap<u64, Node>, path: &TreePath) -> u64 {
+fn number(nodes: &Nodes, path: &TreePath) -> u64 {
     if path.is_root() {
         return ROOT;
     }
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
+    if let Some(changes) = nodes.changes.get(path) {
+        changes.hash(&mut hasher);
+    }
     let mut ino = hasher.finish().max(FIRST);
-    while nodes.get(&ino).is_some_and(|node| node.path != *path) {
+    while nodes.by_number.get(&ino).is_some_and(|node| node.path != *path) {
         ino = ino.wrapping_add(1).max(FIRST);
     }
     ino
@@ -225,9 +252,29 @@ mod tests {
         thread::sleep(Duration::from_millis(60));
         assert_eq!(names.known(ino), None);
         assert_eq!(names.listed(ROOT, "b".as_ref()), None);
-        names.forget(ino, 1);
-        assert_eq!(names.path(ino), Some(path));
-        names.forget(ino, 1);
+        assert!(!names.forget(ino, 1));
+        assert_eq!(names.path(ino), Some(path.clone()));
+        assert!(names.forget(ino, 1));
         assert_eq!(names.path(ino), None);
+    }
+
+    #[test]
+    fn what_changed_is_another_inode_and_the_old_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), b"abc").unwrap();
+        let names = Names::new(Arc::new(DirTree::open(dir.path()).unwrap()), Duration::ZERO);
+        let path = TreePath::parse("a").unwrap();
+        let old = names.found(path.clone(), &names.ask(&path).unwrap());
+        assert_eq!(names.known(old), None, "it may have changed");
+        std::fs::write(dir.path().join("a"), b"abcd").unwrap();
+        names.renew(old, &path);
+        names.renew(old, &path);
+        let new = names.found(path.clone(), &names.ask(&path).unwrap());
+        assert!(new != old && new == names.number_of(ROOT, "a".as_ref()), "once for each change");
+        assert_eq!(names.known(old).unwrap().len, 3, "whoever has it open sees what it was");
+        assert!(names.forget(new, 1));
+        assert_eq!(names.number_of(ROOT, "a".as_ref()), new, "the old one is known still");
+        assert!(names.forget(old, 1));
+        assert_eq!(names.number_of(ROOT, "a".as_ref()), old, "nothing is left of it");
     }
 }

@@ -179,4 +179,25 @@ mod tests {
         }
         assert_eq!(endpoint(&parse("http://h/a").unwrap()), endpoint(&parse("http://h:80/b?c").unwrap()));
     }
+
+    #[test]
+    fn no_url_shows_what_stands_before_its_host_or_behind_its_path() {
+        let corpus = [
+            "https://ann:hunter2@host:8443/a%20b?token=hunter2#hunter2",
+            "http://hunter2@[::1]:80/",
+            "ftp://ann:hunter2@host/",
+            "http://h/../a/./b//c",
+        ];
+        bowwave_fuzz::fuzz_text("a source URL", &corpus, |text| match parse(text) {
+            Err(error) => assert!(!error.to_string().contains("hunter2"), "{error}"),
+            Ok(url) => {
+                let shown = shown(&url);
+                assert!(!shown.contains(['@', '?', '#']) || url.path().contains('@'), "{shown}");
+                assert!(!shown.chars().any(char::is_control), "{shown:?}");
+                let again = parse(&shown).expect("what is shown is a URL");
+                assert_eq!((again.host_str(), again.path()), (url.host_str(), url.path()));
+                assert_eq!(endpoint(&again), endpoint(&url));
+            }
+        });
+    }
 }

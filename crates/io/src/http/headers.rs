@@ -104,7 +104,9 @@ fn http_date(text: &str) -> Option<SystemTime> {
         .position(|name| *name == month)? as u64;
     let year = number(words.next()?).filter(|year| (1970..10_000).contains(year))?;
     let mut clock = words.next()?.split(':').map(number);
-    let (hours, minutes, seconds) = (clock.next()??, clock.next()??, clock.next()??);
+    let mut below = |end| clock.next()?.filter(|number| (0..end).contains(number));
+    // A leap second is the 61st.
+    let (hours, minutes, seconds) = (below(24)?, below(60)?, below(61)?);
     // Days since 1970 by counting years from March, so that a leap day is the last of its year.
     let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
@@ -169,5 +171,43 @@ mod tests {
         assert_eq!(seconds("Thu, 29 Feb 2024 00:00:00 GMT"), Some(1_709_164_800));
         assert_eq!(seconds("yesterday"), None);
         assert_eq!(seconds("Sun, 06 Nov 99999999999 08:49:37 GMT"), None);
+        assert_eq!(seconds("Sun, 06 Nov 1994 99999999999999:49:37 GMT"), None, "it would be no time at all");
+    }
+
+    #[test]
+    fn what_is_read_of_a_range_prints_back_to_it() {
+        let corpus = [
+            "bytes 4096-8191/100000",
+            "bytes 0-0/*",
+            "bytes */0",
+            "bytes=0-4/5",
+            "bytes 0-18446744073709551615/*",
+        ];
+        bowwave_fuzz::fuzz_text("Content-Range", &corpus, |text| {
+            let Some(range) = ContentRange::parse(text) else { return };
+            let whole = range.whole.map_or("*".into(), |whole| whole.to_string());
+            let printed = match range.end {
+                0 => format!("bytes */{whole}"),
+                end => format!("bytes {}-{}/{whole}", range.start, end - 1),
+            };
+            assert_eq!(ContentRange::parse(&printed), Some(range), "{printed}");
+            assert!(range.end <= range.whole.unwrap_or(u64::MAX));
+        });
+    }
+
+    #[test]
+    fn a_version_agrees_with_itself_whatever_a_server_says() {
+        let corpus =
+            ["\"v1\"\nSun, 06 Nov 1994 08:49:37 GMT", "W/\"v1\"\nThu, 29 Feb 2024 23:59:60 GMT", "\n"];
+        bowwave_fuzz::fuzz_text("validators", &corpus, |text| {
+            let (tag, date) = text.split_once('\n').unwrap_or((text, ""));
+            let mut headers = HeaderMap::new();
+            for (name, value) in [(ETAG, tag), (LAST_MODIFIED, date)] {
+                headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
+            }
+            assert!(Validator::of(&headers).agrees(&headers));
+            let year_10000 = UNIX_EPOCH + Duration::from_secs(253_402_300_800 + 86_400);
+            assert!(modified(&headers).is_none_or(|time| (UNIX_EPOCH..year_10000).contains(&time)), "{date}");
+        });
     }
 }

@@ -249,4 +249,28 @@ mod tests {
         assert_eq!(unescape("100%"), "100%");
         assert_eq!(unescape("%+1"), "%+1");
     }
+
+    #[test]
+    fn whatever_a_page_holds_gives_names_of_its_folder() {
+        let corpus: [&[u8]; 4] = [
+            br#"<a href="../">..</a><a href="part%200">p</a> <a href='deep/'>d</a><a href="?C=N">n</a>"#,
+            br#"<a href="/etc/">e</a><a href="http://other/">o</a><a href="%2e%2e/">x</a><a href="a%2Fb">x</a>"#,
+            br#"<a href="t&amp;c">x</a><a href="./x">x</a><a href=bare><a href="open"#,
+            b"<a href='%00%ff%c3%28%0a/'>",
+        ];
+        bowwave_fuzz::fuzz("a page of links", &corpus, |page| {
+            let listing = names(page);
+            for entry in &listing.entries {
+                let path = TreePath::root().join(&entry.name).expect("a name of the folder");
+                let asked = escape(path.as_path().as_os_str());
+                assert!(
+                    asked.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#".contains(&byte)),
+                    "{asked}"
+                );
+                assert_eq!(unescape(&asked), entry.name, "it is asked for as what it was called");
+            }
+            let links = page.windows(5).filter(|window| window == b"href=").count();
+            assert!(listing.entries.len() as u64 + listing.left_out <= links as u64);
+        });
+    }
 }

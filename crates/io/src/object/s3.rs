@@ -15,6 +15,7 @@ use crate::http::{HttpClient, cause, drive, endpoint, parse, shown};
 use crate::{Error, Until};
 use opendal::Operator;
 use opendal::services::S3;
+use reqwest::Url;
 use std::sync::Arc;
 
 /// How a bucket is reached.
@@ -38,37 +39,42 @@ impl BucketTree {
     /// # Errors
     /// [`Error::Wrong`] of what is no such URL.
     pub fn s3(url: &str, options: &S3Options, until: &Until) -> Result<Self, Error> {
-        let wrong = |what: &str| Error::Wrong { object: "the s3:// URL".into(), what: what.into() };
-        let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("it does not begin with s3://"))?;
-        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        if bucket.is_empty() || bucket.len() > NAME_MAX || !bucket.bytes().all(allowed) {
-            // What stands where the bucket should may be a key: it is not repeated.
-            return Err(wrong("its bucket has no name that a bucket can have"));
-        }
-        let prefix = prefix.trim_end_matches('/');
-        let plain = prefix.trim() == prefix && (prefix.is_empty() || crate::TreePath::parse(prefix).is_ok());
-        if !plain {
-            return Err(wrong("its prefix is no plain path"));
-        }
+        let (bucket, prefix, at) = place(url, options.endpoint.as_deref().unwrap_or(AWS))?;
         let name = format!("s3://{bucket}/{prefix}");
-        let at = options.endpoint.as_deref().unwrap_or(AWS);
-        let parsed = parse(at)?;
-        if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
-            return Err(wrong("its endpoint holds credentials; put them into the environment or ~/.aws"));
-        }
         let mut builder = S3::default()
             .bucket(bucket)
             .root(prefix)
             .region(&region(bucket, options, until)?)
-            .endpoint(&shown(&parsed));
+            .endpoint(&shown(&at));
         if options.anonymous {
             builder = builder.skip_signature().disable_config_load().disable_ec2_metadata();
         }
         let object: Arc<str> = name.as_str().into();
         let operator = Operator::new(builder).map_err(|error| super::of_store(&object, &error))?;
-        Self::new(&name, operator, endpoint(&parsed))
+        Self::new(&name, operator, endpoint(&at))
     }
+}
+
+/// The bucket and the prefix that a URL names, and the endpoint where they are.
+fn place<'u>(url: &'u str, at: &str) -> Result<(&'u str, &'u str, Url), Error> {
+    let wrong = |what: &str| Error::Wrong { object: "the s3:// URL".into(), what: what.into() };
+    let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("it does not begin with s3://"))?;
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if bucket.is_empty() || bucket.len() > NAME_MAX || !bucket.bytes().all(allowed) {
+        // What stands where the bucket should may be a key: it is not repeated.
+        return Err(wrong("its bucket has no name that a bucket can have"));
+    }
+    let prefix = prefix.trim_end_matches('/');
+    let plain = prefix.trim() == prefix && (prefix.is_empty() || crate::TreePath::parse(prefix).is_ok());
+    if !plain {
+        return Err(wrong("its prefix is no plain path"));
+    }
+    let at = parse(at)?;
+    if !at.username().is_empty() || at.password().is_some() || at.query().is_some() {
+        return Err(wrong("its endpoint holds credentials; put them into the environment or ~/.aws"));
+    }
+    Ok((bucket, prefix, at))
 }
 
 /// No bucket has a longer name.
@@ -90,4 +96,33 @@ fn region(bucket: &str, options: &S3Options, until: &Until) -> Result<String, Er
     let answer = drive(until, &object, async { asked.send().await.map_err(|error| cause(&object, error)) })?;
     let told = answer.headers().get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
     Ok(told.unwrap_or(REGION_OF_OTHERS).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_named_without_a_secret() {
+        let corpus = [
+            "s3://bucket/data",
+            "s3://bucket/a/../b",
+            "s3://KEY:hunter2@bucket/",
+            "s3://bucket/ x\nhttp://127.0.0.1:9000",
+            "s3://bucket\nhttps://KEY:hunter2@127.0.0.1:9000/?hunter2",
+        ];
+        bowwave_fuzz::fuzz_text("an s3:// URL", &corpus, |text| {
+            let (url, at) = text.split_once('\n').unwrap_or((text, AWS));
+            match place(url, at) {
+                Err(error) => assert!(!error.to_string().contains("hunter2"), "{error}"),
+                Ok((bucket, prefix, at)) => {
+                    assert!(!bucket.is_empty() && !bucket.contains(['@', ':', '/', '%']), "{bucket}");
+                    assert!(prefix.is_empty() || crate::TreePath::parse(prefix).is_ok(), "{prefix}");
+                    assert!(!shown(&at).contains(['@', '?']) || at.path().contains('@'), "{}", shown(&at));
+                    let again = format!("s3://{bucket}/{prefix}");
+                    assert!(place(&again, AWS).is_ok_and(|again| (again.0, again.1) == (bucket, prefix)));
+                }
+            }
+        });
+    }
 }

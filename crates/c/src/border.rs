@@ -1,0 +1,569 @@
+//! Each function of `bowwave.h`, and the types that it takes.
+//!
+//! Every input is one call of [`tell`]: look at the pointer, cut the pages, hand over, catch. Worked example (test
+//! `a_brain_that_panicked_stays_away`): the call in which the brain panics says -2, and so does each one after it.
+
+use bowwave_core::{
+    Action, Advice, Bytes, Config, Extent, FetchId, FileId, Input, Nanos, PageCount, PageIndex, Wave,
+};
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Done.
+pub const BOWWAVE_OK: c_int = 0;
+/// A pointer that must point somewhere was null. Nothing was done.
+pub const BOWWAVE_NULL: c_int = -1;
+/// The brain met an error of its own, in this call or an earlier one. Go on without it, and free it.
+pub const BOWWAVE_BROKEN: c_int = -2;
+
+/// The latest moment, 73 years after 0, and the longest wait, an hour: what is later or longer is said to be that, because
+/// the brain adds and multiplies times.
+const NOW_MAX: u64 = 1 << 61;
+const TOOK_MAX: u64 = 3_600_000_000_000;
+
+/// A brain: what it knows of files, their readers, one memory and the devices. For one thread at a time.
+pub struct bowwave {
+    wave: Wave,
+    /// Pages of each open file.
+    ends: BTreeMap<FileId, PageIndex>,
+    broken: bool,
+}
+
+/// What is fixed for a brain's life. Everything else is measured. Begin with `bowwave_config_default`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct bowwave_config {
+    /// Bytes that pages fetched ahead may occupy. Default 1 GiB.
+    pub memory: u64,
+    /// Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
+    pub request_max: u64,
+    /// Pages that a reader's own read brings at once, however large it is. Default 32.
+    pub reader_max: u64,
+    /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15.
+    pub waste_percent: u32,
+    /// Whether that is absolute, whatever it would have saved. Default false.
+    pub waste_absolute: bool,
+}
+
+/// Pages `[start, start + count)` of a file; a page is 4096 bytes. What lies past the file's end is left out.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct bowwave_extent {
+    /// First page, counted from 0.
+    pub start: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// What a program says of its reads, as posix_fadvise has it.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum bowwave_advice {
+    /// Nothing special.
+    BOWWAVE_ADVICE_NORMAL = 0,
+    /// In order.
+    BOWWAVE_ADVICE_SEQUENTIAL = 1,
+    /// In no order: fetch nothing ahead.
+    BOWWAVE_ADVICE_RANDOM = 2,
+    /// These pages soon: fetch them.
+    BOWWAVE_ADVICE_WILL_NEED = 3,
+    /// Not these pages: forget them.
+    BOWWAVE_ADVICE_DONT_NEED = 4,
+}
+
+/// Something to fetch: none of its pages is present or under way as far as the brain was told, but for those beside them
+/// that their reader is about to bring himself.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct bowwave_fetch {
+    /// Names it in `bowwave_arrived`, `bowwave_skipped` or `bowwave_failed`; one of them must follow.
+    pub id: u64,
+    /// Of which file.
+    pub file: u64,
+    /// Which pages, at most `request_max`.
+    pub pages: bowwave_extent,
+    /// The rule that led to it, `why_len` bytes without a zero behind them, valid for ever.
+    pub why: *const c_char,
+    /// Bytes of `why`.
+    pub why_len: usize,
+    /// Whether somebody waits for it already.
+    pub demand: bool,
+}
+
+/// What came of it, since the brain was made.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct bowwave_counters {
+    /// Reads told.
+    pub reads: u64,
+    /// Reads that waited.
+    pub stalls: u64,
+    /// Time that reads waited, in ns.
+    pub stalled_ns: u64,
+    /// Different pages read.
+    pub pages_used: u64,
+    /// Pages fetched ahead.
+    pub pages_ahead: u64,
+    /// Of those, pages read later.
+    pub pages_useful: u64,
+    /// Of those, pages whose reader came while they were under way.
+    pub pages_late: u64,
+    /// Windows decided.
+    pub windows: u64,
+    /// Windows that lost a page before its read.
+    pub windows_thrashed: u64,
+    /// Streams of two reads or more that were found.
+    pub streams: u64,
+    /// Fetches that failed.
+    pub fetches_failed: u64,
+}
+
+fn moment(now_ns: u64) -> Nanos {
+    Nanos(now_ns.min(NOW_MAX))
+}
+
+/// Runs `act` on the brain, where there is one that is whole; a panic breaks it and goes no further.
+///
+/// # Safety
+/// `brain` is null or came from `bowwave_new`, is not freed, and nobody else uses it meanwhile.
+unsafe fn guarded(brain: *mut bowwave, act: impl FnOnce(&mut bowwave) -> c_int) -> c_int {
+    // SAFETY: null, or one of ours and used by this thread alone, as the caller promises.
+    let Some(brain) = (unsafe { brain.as_mut() }) else { return BOWWAVE_NULL };
+    if brain.broken {
+        return BOWWAVE_BROKEN;
+    }
+    let result = catch_unwind(AssertUnwindSafe(|| act(&mut *brain)));
+    result.unwrap_or_else(|_| {
+        brain.broken = true;
+        BOWWAVE_BROKEN
+    })
+}
+
+/// Hands one input over.
+///
+/// # Safety
+/// As for [`guarded`].
+unsafe fn tell(brain: *mut bowwave, now_ns: u64, input: impl FnOnce(&bowwave) -> Input) -> c_int {
+    let act = |brain: &mut bowwave| {
+        let input = input(brain);
+        brain.wave.handle(moment(now_ns), input);
+        // Which leaves changed is for drivers that publish them; here they are asked for one by one.
+        brain.wave.take_changed();
+        BOWWAVE_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+impl bowwave {
+    /// The pages of an extent that the file has; none where the file is not open.
+    fn cut(&self, file: u64, pages: bowwave_extent) -> Extent {
+        let end = self.ends.get(&FileId(file)).copied().unwrap_or_default();
+        Extent::new(pages.start, pages.count).intersection(Extent::between(PageIndex(0), end))
+    }
+}
+
+/// What a brain is given where nothing is known of the machine.
+#[unsafe(no_mangle)]
+pub extern "C" fn bowwave_config_default() -> bowwave_config {
+    let config = Config::default();
+    bowwave_config {
+        memory: config.memory.0,
+        request_max: config.request_max.0,
+        reader_max: config.reader_max.0,
+        waste_percent: config.waste_percent,
+        waste_absolute: config.waste_absolute,
+    }
+}
+
+/// A brain that knows nothing yet; `config` null means the default. Null where it cannot be made: a `request_max` of 0.
+///
+/// # Safety
+/// `config` is null or points to a configuration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_new(config: *const bowwave_config) -> *mut bowwave {
+    // SAFETY: null or a configuration, as the caller promises.
+    let config = unsafe { config.as_ref() }.copied().unwrap_or_else(|| bowwave_config_default());
+    if config.request_max == 0 {
+        return std::ptr::null_mut();
+    }
+    let make = || {
+        let wave = Wave::new(Config {
+            memory: Bytes(config.memory),
+            waste_percent: config.waste_percent,
+            waste_absolute: config.waste_absolute,
+            request_max: PageCount(config.request_max),
+            reader_max: PageCount(config.reader_max),
+        });
+        Box::into_raw(Box::new(bowwave { wave, ends: BTreeMap::new(), broken: false }))
+    };
+    catch_unwind(make).unwrap_or(std::ptr::null_mut())
+}
+
+/// Ends a brain's life. Null is no error.
+///
+/// # Safety
+/// `brain` is null or came from `bowwave_new`, and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_free(brain: *mut bowwave) {
+    if !brain.is_null() {
+        // SAFETY: made by `Box::into_raw` in `bowwave_new`, and given back once.
+        let brain = unsafe { Box::from_raw(brain) };
+        // Nobody is left whom a panic could be told.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(brain)));
+    }
+}
+
+/// A file appears, `size` bytes long. Files with the same `device` share what is learnt of it. Again: it has that size now.
+///
+/// # Safety
+/// `brain` is null or came from `bowwave_new`, and this thread alone uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_open(
+    brain: *mut bowwave,
+    now_ns: u64,
+    file: u64,
+    device: u64,
+    size: u64,
+) -> c_int {
+    let act = |brain: &mut bowwave| {
+        let end = PageIndex(PageCount::holding(Bytes(size)).0);
+        brain.wave.handle(moment(now_ns), Input::Open { file: FileId(file), device, size: Bytes(size) });
+        brain.ends.insert(FileId(file), end);
+        BOWWAVE_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+/// A file is read no more.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_close(brain: *mut bowwave, now_ns: u64, file: u64) -> c_int {
+    let act = |brain: &mut bowwave| {
+        brain.ends.remove(&FileId(file));
+        brain.wave.handle(moment(now_ns), Input::Close { file: FileId(file) });
+        BOWWAVE_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+/// These pages are about to be read, by `actor`: a thread, say. Told before every read that misses a page or meets one that
+/// is not quiet (`bowwave_leaf`).
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_read(
+    brain: *mut bowwave,
+    now_ns: u64,
+    file: u64,
+    pages: bowwave_extent,
+    actor: u32,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |b| Input::Read { file: FileId(file), pages: b.cut(file, pages), actor }) }
+}
+
+/// A read has taken `took_ns`. Told after its `bowwave_read`, or alone where its pages were quiet and yet it was slow.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_waited(
+    brain: *mut bowwave,
+    now_ns: u64,
+    file: u64,
+    pages: bowwave_extent,
+    actor: u32,
+    took_ns: u64,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        tell(brain, now_ns, |b| {
+            let (pages, took) = (b.cut(file, pages), Nanos(took_ns.min(TOOK_MAX)));
+            Input::Waited { file: FileId(file), pages, actor, took }
+        })
+    }
+}
+
+/// These pages were read some time ago, quietly. Best told just before the `bowwave_read` of a page behind them.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_used(
+    brain: *mut bowwave,
+    now_ns: u64,
+    file: u64,
+    pages: bowwave_extent,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |b| Input::Used { file: FileId(file), pages: b.cut(file, pages) }) }
+}
+
+/// A fetch has arrived. An id that is not under way is no error, here and below.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_arrived(brain: *mut bowwave, now_ns: u64, fetch: u64) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |_| Input::Arrived { fetch: FetchId(fetch) }) }
+}
+
+/// A fetch found its pages there, or brought by others: nothing was sent, and its time says nothing.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_skipped(brain: *mut bowwave, now_ns: u64, fetch: u64) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |_| Input::Skipped { fetch: FetchId(fetch) }) }
+}
+
+/// A fetch has failed, or was never sent.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_failed(brain: *mut bowwave, now_ns: u64, fetch: u64) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |_| Input::Failed { fetch: FetchId(fetch) }) }
+}
+
+/// These pages are in the cache: a reader brought them, or they were there before.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_present(
+    brain: *mut bowwave,
+    now_ns: u64,
+    file: u64,
+    pages: bowwave_extent,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |b| Input::Present { file: FileId(file), pages: b.cut(file, pages) }) }
+}
+
+/// These pages have left the cache.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_dropped(
+    brain: *mut bowwave,
+    now_ns: u64,
+    file: u64,
+    pages: bowwave_extent,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |b| Input::Dropped { file: FileId(file), pages: b.cut(file, pages) }) }
+}
+
+/// The program gave advice, one of `BOWWAVE_ADVICE_...`; another number is none. The first three are for the whole file.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_advised(
+    brain: *mut bowwave,
+    now_ns: u64,
+    file: u64,
+    pages: bowwave_extent,
+    advice: c_int,
+) -> c_int {
+    // A number and not the enum: C may hand over any number, and of an enum of Rust's that would be undefined.
+    use bowwave_advice as said;
+    let known = [
+        (said::BOWWAVE_ADVICE_SEQUENTIAL, Advice::Sequential),
+        (said::BOWWAVE_ADVICE_RANDOM, Advice::Random),
+        (said::BOWWAVE_ADVICE_WILL_NEED, Advice::WillNeed),
+        (said::BOWWAVE_ADVICE_DONT_NEED, Advice::DontNeed),
+    ];
+    let meant = known.iter().find(|(number, _)| *number as c_int == advice);
+    let advice = meant.map_or(Advice::Normal, |&(_, advice)| advice);
+    // SAFETY: as the caller promises.
+    unsafe {
+        tell(brain, now_ns, |b| Input::Advised { file: FileId(file), pages: b.cut(file, pages), advice })
+    }
+}
+
+/// Pages fetched ahead may occupy so many bytes from now on.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_memory(brain: *mut bowwave, now_ns: u64, bytes: u64) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |_| Input::Memory { bytes: Bytes(bytes) }) }
+}
+
+/// What is to be fetched now: 1 and `fetch` is filled, or 0 where there is nothing. Call until 0 after each input.
+///
+/// # Safety
+/// As for `bowwave_open`; `fetch` is null or room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_poll(brain: *mut bowwave, now_ns: u64, fetch: *mut bowwave_fetch) -> c_int {
+    if fetch.is_null() {
+        return BOWWAVE_NULL;
+    }
+    let act = |brain: &mut bowwave| {
+        let Some(Action::Fetch { id, file, pages, demand, why }) = brain.wave.poll(moment(now_ns)) else {
+            return 0;
+        };
+        brain.wave.take_changed();
+        let pages = bowwave_extent { start: pages.start.0, count: pages.count.0 };
+        let (why, why_len) = (why.0.as_ptr().cast(), why.0.len());
+        // SAFETY: not null, and room for one, as the caller promises.
+        unsafe { fetch.write(bowwave_fetch { id: id.0, file: file.0, pages, why, why_len, demand }) };
+        1
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+/// Whether a page is present or under way as far as the brain was told: 1 or 0.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_resident(brain: *mut bowwave, file: u64, page: u64) -> c_int {
+    let act = |brain: &mut bowwave| {
+        let page = bowwave_extent { start: page, count: 1 };
+        let pages = brain.cut(file, page);
+        c_int::from(!pages.is_empty() && brain.wave.resident(FileId(file), pages.start))
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+/// One bit for each of the 64 pages from `leaf * 64` on: those whose read needs not be told, the lowest bit first.
+///
+/// # Safety
+/// As for `bowwave_open`; `quiet` is null or room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_leaf(brain: *mut bowwave, file: u64, leaf: u64, quiet: *mut u64) -> c_int {
+    if quiet.is_null() {
+        return BOWWAVE_NULL;
+    }
+    let act = |brain: &mut bowwave| {
+        // SAFETY: not null, and room for one, as the caller promises.
+        unsafe { quiet.write(brain.wave.leaf(FileId(file), leaf).0) };
+        BOWWAVE_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+/// Reads the counters.
+///
+/// # Safety
+/// As for `bowwave_open`; `counters` is null or room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_counters_read(
+    brain: *mut bowwave,
+    counters: *mut bowwave_counters,
+) -> c_int {
+    if counters.is_null() {
+        return BOWWAVE_NULL;
+    }
+    let act = |brain: &mut bowwave| {
+        let c = brain.wave.counters();
+        let read = bowwave_counters {
+            reads: c.reads,
+            stalls: c.stalls,
+            stalled_ns: c.stalled_ns,
+            pages_used: c.pages_used,
+            pages_ahead: c.pages_ahead,
+            pages_useful: c.pages_useful,
+            pages_late: c.pages_late,
+            windows: c.windows,
+            windows_thrashed: c.windows_thrashed,
+            streams: c.streams,
+            fetches_failed: c.fetches_failed,
+        };
+        // SAFETY: not null, and room for one, as the caller promises.
+        unsafe { counters.write(read) };
+        BOWWAVE_OK
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All pages that there can be.
+    const ALL: bowwave_extent = bowwave_extent { start: 0, count: u64::MAX };
+
+    fn new() -> *mut bowwave {
+        // SAFETY: null means the default.
+        unsafe { bowwave_new(std::ptr::null()) }
+    }
+
+    #[test]
+    fn a_brain_that_panicked_stays_away() {
+        let brain = new();
+        // SAFETY: ours, whole, and freed once.
+        unsafe {
+            assert_eq!(bowwave_open(brain, 0, 1, 7, 1 << 20), BOWWAVE_OK);
+            assert_eq!(guarded(brain, |_| panic!("on purpose")), BOWWAVE_BROKEN);
+            assert_eq!(bowwave_read(brain, 1, 1, bowwave_extent { start: 0, count: 1 }, 1), BOWWAVE_BROKEN);
+            assert_eq!(bowwave_resident(brain, 1, 0), BOWWAVE_BROKEN);
+            bowwave_free(brain);
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_of_nothing() {
+        let null = std::ptr::null_mut();
+        let config = bowwave_config { request_max: 0, ..bowwave_config_default() };
+        // SAFETY: null is what is tested; the brain is ours and freed once.
+        unsafe {
+            assert!(bowwave_new(&raw const config).is_null());
+            assert_eq!(bowwave_open(null, 0, 1, 7, 1), BOWWAVE_NULL);
+            bowwave_free(null);
+            let brain = new();
+            assert_eq!(bowwave_poll(brain, 0, std::ptr::null_mut()), BOWWAVE_NULL);
+            assert_eq!(bowwave_leaf(brain, 1, 0, std::ptr::null_mut()), BOWWAVE_NULL);
+            assert_eq!(bowwave_counters_read(brain, std::ptr::null_mut()), BOWWAVE_NULL);
+            bowwave_free(brain);
+        }
+    }
+
+    /// Whatever number C hands over, a call costs no more than the file has pages, and breaks nothing.
+    #[test]
+    fn numbers_that_make_no_sense_are_cut() {
+        let brain = new();
+        let past = bowwave_extent { start: u64::MAX, count: u64::MAX };
+        // SAFETY: ours, whole, and freed once.
+        unsafe {
+            for size in [u64::MAX, 1 << 20, 0, 3 << 20] {
+                assert_eq!(bowwave_open(brain, u64::MAX, 1, 7, size), BOWWAVE_OK);
+                assert_eq!(bowwave_read(brain, 0, 1, past, u32::MAX), BOWWAVE_OK);
+            }
+            for pages in [ALL, past] {
+                for advice in [-7, 0, 2, 3, 4, 99] {
+                    assert_eq!(bowwave_advised(brain, 3, 1, pages, advice), BOWWAVE_OK);
+                }
+                assert_eq!(bowwave_read(brain, 5, 1, pages, 1), BOWWAVE_OK);
+                assert_eq!(bowwave_waited(brain, 4, 1, pages, 1, u64::MAX), BOWWAVE_OK);
+                for tell in [bowwave_present, bowwave_used, bowwave_dropped] {
+                    assert_eq!(tell(brain, 6, 1, pages), BOWWAVE_OK);
+                    assert_eq!(tell(brain, 6, 2, pages), BOWWAVE_OK, "a file that nobody opened");
+                }
+            }
+            assert_eq!(bowwave_arrived(brain, 7, 12345), BOWWAVE_OK);
+            assert_eq!(bowwave_resident(brain, 1, u64::MAX), 0);
+            assert_eq!(bowwave_close(brain, 8, 1), BOWWAVE_OK);
+            bowwave_free(brain);
+        }
+    }
+}
