@@ -215,6 +215,7 @@ struct Request {
     pages: Extent,
     fetch: Option<FetchId>,
     write: bool,
+    sent: Nanos,
 }
 
 /// Who had a page fetched, by the number that its frame carries.
@@ -289,11 +290,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A program that begins at `start`.
+    /// A program that begins at `start`, or now if that is past: what was fetched ahead may have arrived after the last
+    /// program's end, and time does not go back.
     pub fn add(&mut self, start: Nanos, actor: Actor<'a>) {
         let who = self.running.len() as u32;
         self.running.push(Running { actor, reading: None, writing: None, outcome: ActorOutcome::default() });
-        self.at(start, Event::Resume(who));
+        self.at(start.max(self.now), Event::Resume(who));
     }
 
     /// Somebody cached these pages before anything began.
@@ -342,6 +344,7 @@ impl<'a> World<'a> {
         self.outcome.unread = outcome.unread;
         outcome.actors = self.running.iter_mut().map(|r| std::mem::take(&mut r.outcome)).collect();
         outcome.age_inversion = self.cache.age_inversion();
+        outcome.quiet = self.now;
         if let Some(wave) = &self.wave {
             outcome.counters = wave.counters();
         }
@@ -375,7 +378,10 @@ impl<'a> World<'a> {
                 Step::Fault { fd, page } => {
                     self.begin_read(who, fd, Extent { start: page, count: PageCount(1) }, PageCount(1), true);
                 }
-                Step::Write { fd, pages } => self.running[who as usize].writing = Some((fd, pages)),
+                Step::Write { fd, pages } => {
+                    running.outcome.began.get_or_insert(self.now);
+                    running.writing = Some((fd, pages));
+                }
                 Step::DontNeed { fd, pages } => {
                     let file = FileId(self.config.descriptors[fd as usize].into());
                     self.cache.forget(file, pages);
@@ -683,7 +689,7 @@ impl<'a> World<'a> {
         let address = self.config.files[number as usize].address + pages.start.byte();
         let bytes = pages.count.bytes().0;
         self.machine.submit(self.now, Sent { id, stream: who, address, bytes });
-        self.requests.insert(id, Request { file: number, pages, fetch, write });
+        self.requests.insert(id, Request { file: number, pages, fetch, write, sent: self.now });
         self.outcome.request(pages.count, write, self.now, self.config.bucket);
         self.plan_machine();
     }
@@ -707,6 +713,7 @@ impl<'a> World<'a> {
                 self.writing_back -= 1;
                 continue;
             }
+            self.outcome.answered(request.sent, self.now);
             self.cache.arrived(file, request.pages);
             let (from, to) = ((request.file, request.pages.start), (request.file, request.pages.end()));
             let keys: Vec<_> = self.waiters.range(from..to).map(|(key, _)| *key).collect();
