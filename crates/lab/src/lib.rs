@@ -10,6 +10,7 @@ mod play;
 mod replay;
 mod rivals;
 mod rng;
+mod swarm;
 mod sweep;
 mod tables;
 mod world;
@@ -28,11 +29,12 @@ pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
 pub use replay::{Trace, TraceFormat, read_trace, trace_of};
 pub use rivals::{RIVALS, rival};
 pub use rng::Rng;
+pub use swarm::{EVENTS_MAX, NotAScenario, Scenario};
 pub use sweep::{Score, SweepCell, sweep_brain, sweep_cell, sweep_plan, sweep_play, sweep_policies};
 pub use tables::{
     Check, Curve, Entry as TableEntry, Figure, Free, TABLES, Table, Verdict, chosen as chosen_tables,
 };
 pub use world::{
-    Actor, ActorOutcome, Brain, Bucket, Cost, Cpu, Dirty, DiskModel, MachineModel, MakePolicy, Queue, Step,
-    World, WorldConfig, WorldFile, WorldOutcome,
+    Actor, ActorOutcome, Brain, Bucket, Cost, Cpu, Dirty, DiskModel, Faults, MachineModel, MakePolicy, Queue,
+    Spell, Step, World, WorldConfig, WorldFile, WorldOutcome,
 };

@@ -1,11 +1,12 @@
 //! `bowwave lab`: the policies of every era and ours, in virtual time against modelled devices.
 //!
 //! A file a verb: `tables` runs the seeds' tables again, `sweep` plays every
-//! policy on every device, `replay` your own reads, `judge` asks the running kernel. Nothing here reads a clock but to say how long it took.
+//! policy on every device, `replay` your own reads, `judge` asks the running kernel, `swarm` draws worlds and judges them. Nothing here reads a clock but to say how long it took.
 
 pub(crate) mod judge;
 pub(crate) mod page;
 pub(crate) mod replay;
+pub(crate) mod swarm;
 pub(crate) mod sweep;
 pub(crate) mod tables;
 
@@ -27,6 +28,7 @@ enum Verb {
     Sweep(sweep::Args),
     Replay(replay::Args),
     Judge(judge::Args),
+    Swarm(swarm::Args),
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -35,5 +37,6 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Sweep(args) => sweep::main(&args),
         Verb::Replay(args) => replay::main(&args),
         Verb::Judge(args) => judge::main(&args),
+        Verb::Swarm(args) => swarm::main(&args),
     }
 }

@@ -129,60 +129,71 @@ pub(super) fn t28(entry: &Entry) -> Table {
     table.judged("where there is a hot area there is readahead around it")
 }
 
-/// VACUUM: a scan of the table by 8 KiB, and between its reads others elsewhere through the same descriptor.
-fn vacuum(brain: Brain, elsewhere: f64) -> f64 {
+/// Blocks of 8 KiB of the index that VACUUM reads: 256 MiB.
+const INDEX: u64 = 1 << 15;
+
+/// Seconds of VACUUM's pass over an index in the order of its keys: blocks that follow each other by key lie anywhere among
+/// `scattered` neighbours. Another process reads elsewhere for the first 100 s.
+fn vacuum(brain: Brain, scattered: u64) -> f64 {
     let mut rng = Rng::named(29, &["T29"]);
-    let (mut at, file) = (0, 1 << 18);
-    let actor = move |_| {
-        if rng.unit() < elsewhere {
-            return Step::read(0, rng.below(file / 2 - 1) * 2, 2);
-        }
-        at += 2;
-        if at > 1 << 16 { Step::End } else { Step::read(0, at - 2, 2) }
-    };
-    // Another process keeps the disk's head elsewhere.
-    let disk = DiskModel { look_ahead_bytes: 0, ..DiskModel::hitachi_2007() };
-    let mut config = WorldConfig::new(MachineModel::Disk(disk), 1 << 17, brain, &[file, 1 << 18]);
+    let mut by_key: Vec<u64> = (0..INDEX).collect();
+    by_key.chunks_mut(scattered as usize).for_each(|part| rng.shuffle(part));
+    let disk = MachineModel::Disk(DiskModel::hitachi_2007());
+    let mut config = WorldConfig::new(disk, 1 << 17, brain, &[INDEX * 2, 1 << 18]);
     config.files[1].address = 80_000_000_000;
     let mut world = World::new(config);
-    world.add(Nanos(0), Box::new(actor));
+    world.add(Nanos(0), listed(by_key.into_iter().map(|block| Step::read(0, block * 2, 2)).collect()));
     let mut other = Rng::named(29, &["T29", "other"]);
     world.add(
         Nanos(0),
         Box::new(move |now| {
-            if now > Nanos(600_000_000_000) { Step::End } else { Step::read(1, other.below(1 << 17) * 2, 1) }
+            if now > Nanos(100_000_000_000) { Step::End } else { Step::read(1, other.below(1 << 17) * 2, 1) }
         }),
     );
-    let outcome = world.run();
-    outcome.actors[0].ended.0 as f64 / 1e9
+    world.run().actors[0].ended.0 as f64 / 1e9
 }
 
 pub(super) fn t29(entry: &Entry) -> Table {
     let mut table = Table::new(
         entry,
-        "OLTP as T7. VACUUM: a scan by 8 KiB through a descriptor that also reads elsewhere, while another process reads at random; \
-         a ceiling of 1 MiB; the disk of seed 000",
+        "OLTP as T7. VACUUM ANALYZE: an index of 256 MiB read in the order of its keys by 8 KiB, while another process reads elsewhere; \
+         blocks of DB 2 lie anywhere in it, those of DB 1 near their neighbours by key; a ceiling of 1 MiB; the disk of seed 000",
     );
-    table.free("30 % of VACUUM's reads go elsewhere", "no cell");
     let gain = [16, 64].map(|threads| {
         let play = |brain| oltp(brain, threads, 5_000, 0.2);
         (play(Brain::era("ondemand", 256)) / play(Brain::era("legacy", 256)) - 1.0) * 100.0
     });
     let most = gain[0].max(gain[1]);
     table.figure("sysbench OLTP, at most", "% more", 8.0, "ondemand", most, None);
-    let (l, c, w) = (
-        vacuum(Brain::era("legacy", 256), 0.3),
-        vacuum(Brain::era("context", 256), 0.3),
-        vacuum(wave(1 << 17), 0.3),
+    let times = |scattered| {
+        let legacy = vacuum(Brain::era("legacy", 256), scattered);
+        let context = legacy / vacuum(Brain::era("context", 256), scattered);
+        (context, legacy / vacuum(wave(1 << 17), scattered))
+    };
+    let tried = [260, 264, 268, 272, 288, 320].map(|scattered| (scattered, times(scattered)));
+    let off = |tried: &(u64, (f64, f64))| (tried.1.0 - 6.8).abs();
+    let (scattered, first) =
+        tried.into_iter().min_by(|a, b| off(a).total_cmp(&off(b))).expect("six were tried");
+    table.free(format!("DB 1: among {scattered} neighbours"), "VACUUM ANALYZE, DB 1 (the nearest of six)");
+    let second = times(INDEX);
+    table.figure("VACUUM ANALYZE, DB 1", "times", 6.8, "context", first.0, first.1).fitted = true;
+    table.figure("VACUUM ANALYZE, DB 2", "times", 2.5, "context", second.0, second.1);
+    table.figure(
+        "odbc-bench on PostgreSQL (not run: its workload is not published)",
+        "% more",
+        25.0,
+        "context",
+        None,
+        None,
     );
-    table.figure("VACUUM ANALYZE, DB 1", "times", 6.8, "context", l / c, l / w);
-    table.figure("VACUUM ANALYZE, DB 2", "times", 2.5, "context", l / c, l / w);
-    table.figure("odbc-bench on PostgreSQL", "% more", 25.0, "context", None, None);
     table.order(format!("OLTP gains ({most:+.1} %)"), most > 0.0);
-    table.order(format!("VACUUM is faster ({:.1} times)", l / c), l / c > 1.5);
-    table.floor(format!("and under wave ({:.1} times)", l / w), l / w > 1.5);
+    table.exact(format!("OLTP gains 8 % within 4 points ({most:+.1} %)"), (most - 8.0).abs() <= 4.0);
+    table.order(format!("VACUUM is faster, also of DB 2 ({:.1} times)", second.0), second.0 > 1.5);
+    table.exact(format!("DB 2: 2 to 3 times ({:.1})", second.0), (2.0..=3.0).contains(&second.0));
+    table.floor(format!("and under wave, DB 1 ({:.1} times)", first.1), first.1 > 1.5);
+    table.floor(format!("DB 2 ({:.1} times)", second.1), second.1 > 1.5);
     table.judged(
-        "two databases of unknown size and shape, one figure each: a model that fitted both would have as many parameters as cells, so \
-         only the order is claimed; odbc-bench's workload is not published at all",
+        "what is dense and in no order is found by its neighbours in the cache; how an index lies is not published, and one cell of \
+         the two that it gives had to say",
     )
 }

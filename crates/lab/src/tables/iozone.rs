@@ -1,10 +1,11 @@
 //! One disk and simple patterns: T2 to T6. What they claim is that nothing changed.
 
-use super::programs::{listed, near, pages, sequential, wave};
+use super::programs::{listed, near, pages, wave};
 use super::{Entry, Table};
 use crate::rng::Rng;
 use crate::world::{Brain, DiskModel, MachineModel, Step, World, WorldConfig};
 use bowwave_core::{Nanos, PageCount};
+use std::sync::OnceLock;
 
 /// A quarter of the published file and memory: 1 GiB in 512 MiB.
 const FILE: u64 = 1 << 18;
@@ -12,48 +13,71 @@ const FRAMES: u64 = 1 << 17;
 /// 64 KiB.
 const RECORD: u64 = 16;
 
-const READS: [&str; 6] = ["Read", "Re-read", "Reverse read", "Stride read", "Random read", "Pread"];
+/// The tests of `iozone -c -t1`, in its order.
+const TESTS: [&str; 11] = [
+    "Initial write",
+    "Rewrite",
+    "Read",
+    "Re-read",
+    "Reverse read",
+    "Stride read",
+    "Random read",
+    "Mixed workload",
+    "Random write",
+    "Pwrite",
+    "Pread",
+];
+
+/// Tests that write. For these the seed's two runs of one and the same kernel lie up to a fifth apart.
+fn writes(test: &str) -> bool {
+    ["Initial write", "Rewrite", "Mixed workload", "Random write", "Pwrite"].contains(&test)
+}
+
+/// Records that the tests at random read, of the 16,384 that there are. Written are all of them: memory alone would take fewer.
+const AT_RANDOM: usize = 6000;
+
+/// What the thread of one test does.
+fn test_steps(test: &str, rng: &mut Rng) -> Vec<Step> {
+    let records = FILE / RECORD;
+    let read = |record: u64| Step::read(0, record * RECORD, RECORD);
+    let write = |record: u64| Step::Write { fd: 0, pages: pages(record * RECORD, RECORD) };
+    let mut shuffled = || {
+        let mut order: Vec<u64> = (0..records).collect();
+        rng.shuffle(&mut order);
+        order.into_iter()
+    };
+    match test {
+        "Initial write" | "Rewrite" | "Pwrite" => (0..records).map(write).collect(),
+        "Reverse read" => (0..records).rev().map(read).collect(),
+        // iozone's stride: every 17th record, then from the next one again.
+        "Stride read" => (0..17).flat_map(|from| (from..records).step_by(17)).take(4000).map(read).collect(),
+        "Random read" => shuffled().take(AT_RANDOM).map(read).collect(),
+        "Random write" => shuffled().map(write).collect(),
+        "Mixed workload" => {
+            let mixed = |(i, record)| if i % 2 == 0 { read(record) } else { write(record) };
+            shuffled().take(AT_RANDOM).enumerate().map(mixed).collect()
+        }
+        _ => (0..records).map(read).collect(),
+    }
+}
 
 /// KB/s of each test in turn, the cache going from one to the next as iozone leaves it.
 fn iozone(brain: Brain) -> Vec<f64> {
     let machine = MachineModel::Disk(DiskModel::hitachi_2007());
     let mut config = WorldConfig::new(machine, FRAMES, brain, &[FILE]);
-    // The drive's distances are those of the whole file.
     config.cpu = crate::world::Cpu { call_ns: 2000, page_ns: 1000, look_ns: 0, ask_ns: 0 };
     let mut world = World::new(config);
-    let records = FILE / RECORD;
     let mut rng = Rng::named(2, &["iozone"]);
     let mut now = Nanos(0);
     let mut rates = Vec::new();
-    let mut played = 0;
-    for (test, _) in READS.iter().enumerate() {
-        if test == 5 {
-            // Pwrite comes before: the file passes through the cache once more.
-            world.add(now, sequential(0, 0, FILE, RECORD));
-            now = world.run().actors[played].ended;
-            played += 1;
-        }
-        let actor = match test {
-            2 => listed((0..records).rev().map(|r| Step::read(0, r * RECORD, RECORD)).collect()),
-            3 => {
-                // iozone's stride: every 17th record, then from the next one again.
-                let order = (0..17).flat_map(|from| (from..records).step_by(17));
-                listed(order.take(4000).map(|r| Step::read(0, r * RECORD, RECORD)).collect())
-            }
-            4 => {
-                let mut order: Vec<u64> = (0..records).collect();
-                rng.shuffle(&mut order);
-                listed(order.into_iter().take(6000).map(|r| Step::read(0, r * RECORD, RECORD)).collect())
-            }
-            _ => sequential(0, 0, FILE, RECORD),
-        };
-        world.add(now, actor);
+    for (played, test) in TESTS.iter().enumerate() {
+        world.add(now, listed(test_steps(test, &mut rng)));
         let outcome = world.run();
         let actor = &outcome.actors[played];
-        played += 1;
         let took = actor.ended.since(actor.began.unwrap_or(now));
-        now = actor.ended;
-        rates.push(actor.pages as f64 * 4.0 * 1e9 / took.0 as f64);
+        // What is still dirty is written before the next test begins.
+        now = outcome.quiet;
+        rates.push((actor.pages + actor.pages_written) as f64 * 4.0 * 1e9 / took.0 as f64);
     }
     rates
 }
@@ -62,42 +86,39 @@ fn run(entry: &Entry, published: &[(&str, f64, f64)]) -> Table {
     let mut table = Table::new(
         entry,
         "a file of 1 GiB in 512 MiB of memory (both a quarter of the published), records of 64 KiB, one thread, one test after the \
-         other over the same cache; a ceiling of 1 MiB; the disk of seed 000, with a track buffer",
+         other over the same cache; writers wait while 40 % of memory is dirty; a ceiling of 1 MiB; the disk of seed 000, with a \
+         track buffer, without a file system's journal",
     );
     table.free("media rate 63.6 MB/s", "T4, Read");
     table.free("short seek 2.2 ms", "T4, Stride read");
     table.free("full seek 15 ms", "T4, Random read");
-    let (legacy, ondemand, wave) =
-        (iozone(Brain::era("legacy", 256)), iozone(Brain::era("ondemand-2.6.23", 256)), iozone(wave(FRAMES)));
+    // T2, T3 and T4 are one run.
+    static PLAYED: OnceLock<[Vec<f64>; 3]> = OnceLock::new();
+    let [legacy, ondemand, wave] = PLAYED.get_or_init(|| {
+        [Brain::era("legacy", 256), Brain::era("ondemand-2.6.23", 256), wave(FRAMES)].map(iozone)
+    });
     let mut free = 0;
     for &(name, before, after) in published {
-        let Some(at) = READS.iter().position(|read| read.eq_ignore_ascii_case(name)) else {
-            table.figure(
-                format!("{name} (not run: writes are noise, as the seed says)"),
-                "KB/s",
-                before,
-                "legacy",
-                None,
-                None,
-            );
-            continue;
-        };
-        let fitted = ["Read", "Stride read", "Random read"].contains(&READS[at]);
+        let at = TESTS.iter().position(|test| test.eq_ignore_ascii_case(name)).expect("a test of iozone");
+        let fitted = ["Read", "Stride read", "Random read"].contains(&TESTS[at]);
         table.figure(name, "KB/s", before, "legacy", legacy[at], None).fitted = fitted;
         table.figure(name, "KB/s", after, "ondemand-2.6.23", ondemand[at], wave[at]).fitted = fitted;
         let change = (ondemand[at] / legacy[at] - 1.0) * 100.0;
         table.order(format!("{name}: no difference ({change:+.1} %)"), change.abs() <= 3.0);
+        let percent = if writes(TESTS[at]) { 20.0 } else { 10.0 };
         if !fitted {
             free += 1;
             table.exact(
-                format!("{name}: {:.0} KB/s within 10 % of {after:.0}", ondemand[at]),
-                near(ondemand[at], after, 10.0),
+                format!("{name}: {:.0} KB/s within {percent} % of {after:.0}", ondemand[at]),
+                near(ondemand[at], after, percent),
             );
         }
     }
     table.judged(format!(
         "three cells fixed the disk, {free} are judged. Reading backwards is no work of readahead: half of it is the tail that the pass \
-         before left cached, the rest comes a track at a time"
+         before left cached, the rest comes a track at a time. Writes are noise, as the seed's two runs of one kernel show: 48 and 58 \
+         MB/s for Rewrite. Here nothing but the media is in their way: a writer runs ahead of it by what memory may hold, write-back sweeps \
+         a file in the order of its pages, and there is no journal, so what is written at random comes out too fast"
     ))
 }
 

@@ -13,13 +13,14 @@
 //!
 //! One file a family: `exact` (closed forms and golden vectors), `thrash` (many streams in scarce memory), `flash`
 //! (solid-state drives), `iozone` (one disk, one thread), `database` (random and clustered), `servers` (many clients),
-//! `memory` (zones, slices, mapped files), `related` (X1-X6).
+//! `memory` (zones, slices, mapped files), `patches` (what seed 003 saved of the processor's time), `related` (X1-X6).
 
 mod database;
 mod exact;
 mod flash;
 mod iozone;
 mod memory;
+mod patches;
 mod programs;
 mod related;
 mod servers;
@@ -246,11 +247,6 @@ const fn entry(
     Entry { id, title, source, run }
 }
 
-/// A table whose workload is not built, and what it would take.
-fn missing_of(entry: &Entry, what: &str) -> Table {
-    Table::new(entry, "").settled(Verdict::NotBuiltYet, what)
-}
-
 const S0: &str = "seed 000 (2007)";
 const S1: &str = "seed 001 (2010)";
 const S2: &str = "seed 002 (2013)";
@@ -288,11 +284,11 @@ pub const TABLES: [Entry; 41] = [
     entry("T27", "sparse reads on 24 disks", S4, servers::t27),
     entry("T28", "clustered random reads", S4, database::t28),
     entry("T29", "databases", S4, database::t29),
-    entry("P1", "seed 003, patch 1: trace arguments when nobody listens", S3, memory::p1),
-    entry("P2", "seed 003, patch 2: hot fields together", S3, memory::p2),
+    entry("P1", "seed 003, patch 1: trace arguments when nobody listens", S3, patches::p1),
+    entry("P2", "seed 003, patch 2: hot fields together", S3, patches::p2),
     entry("P3", "seed 003, patch 3: balanced zones are not shrunk", S3, memory::p3),
-    entry("P4", "seed 003, patch 4: cost of fair placement", S3, memory::p4),
-    entry("P5", "seed 003, patch 5: cached dirty limits", S3, memory::p5),
+    entry("P4", "seed 003, patch 4: cost of fair placement", S3, patches::p4),
+    entry("P5", "seed 003, patch 5: cached dirty limits", S3, patches::p5),
     entry("P6", "seed 003, patch 6: time slices of 300 and 600 ms", S3, memory::p6),
     entry("X1", "32K sequential readers, 128K against 512K (Goyal)", "linux-mm, Feb 2010", related::x1),
     entry("X2", "boot to console", "linux-mm, Feb 2010", related::x2),

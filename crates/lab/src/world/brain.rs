@@ -74,6 +74,8 @@ pub(super) struct Wanted {
     pub(super) fetch: FetchId,
     pub(super) file: FileId,
     pub(super) pages: Extent,
+    /// Somebody waits for it.
+    pub(super) demand: bool,
 }
 
 /// `wave` and its door.
@@ -101,8 +103,8 @@ impl WaveBrain {
 
     pub(super) fn wanted(&mut self, now: Nanos) -> Vec<Wanted> {
         let mut all = Vec::new();
-        while let Some(Action::Fetch { id, file, pages, .. }) = self.wave.poll(now) {
-            all.push(Wanted { fetch: id, file, pages });
+        while let Some(Action::Fetch { id, file, pages, demand, .. }) = self.wave.poll(now) {
+            all.push(Wanted { fetch: id, file, pages, demand });
         }
         self.wave.take_changed();
         all

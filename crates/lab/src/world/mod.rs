@@ -16,20 +16,25 @@
 
 mod brain;
 mod disk;
+mod faults;
+mod ledger;
 mod machine;
 mod outcome;
 
 pub use brain::{Brain, MakePolicy};
 pub use disk::{DiskModel, Queue};
+pub use faults::{Faults, Spell};
 pub use machine::MachineModel;
 use outcome::WorldOutcome as Outcome;
 pub use outcome::{ActorOutcome, Bucket, Cost, WorldOutcome};
 
 use bowwave_core::{
-    AskKind, Cache, CacheConfig, Dev, Evicted, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageCount,
-    PageIndex, Pattern, Stats, Submission, Touch, TraceRecord, Window,
+    AskKind, Cache, CacheConfig, Dev, Evicted, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit,
+    PageCount, PageIndex, Pattern, Stats, Submission, Touch, TraceRecord, Window,
 };
 use brain::{OpenFile, WaveBrain};
+use faults::{Answer, Draws};
+use ledger::Ledger;
 use machine::{Machine, Sent};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -155,6 +160,10 @@ pub struct WorldConfig {
     pub trace: bool,
     /// Stop at this moment, whatever is left to do.
     pub stop_at: Option<Nanos>,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Judge: know the version of every page, and what must hold when somebody fetches ahead ([`World::violation`]).
+    pub judged: bool,
 }
 
 impl WorldConfig {
@@ -178,6 +187,8 @@ impl WorldConfig {
             bucket: Nanos::from_ms(1000),
             trace: false,
             stop_at: None,
+            faults: Faults::default(),
+            judged: false,
         }
     }
 }
@@ -186,6 +197,10 @@ impl WorldConfig {
 enum Event {
     Machine,
     Resume(u32),
+    /// An answer that the device gave a while ago.
+    Late(u64),
+    /// Memory changes its size.
+    Squeeze,
 }
 
 /// A read on its way.
@@ -207,6 +222,7 @@ struct Running<'a> {
     actor: Actor<'a>,
     reading: Option<Reading>,
     writing: Option<(u32, Extent)>,
+    ended: bool,
     outcome: ActorOutcome,
 }
 
@@ -215,6 +231,7 @@ struct Request {
     pages: Extent,
     fetch: Option<FetchId>,
     write: bool,
+    sent: Nanos,
 }
 
 /// Who had a page fetched, by the number that its frame carries.
@@ -239,10 +256,21 @@ pub struct World<'a> {
     next_request: u64,
     waiters: BTreeMap<(u32, PageIndex), Vec<u32>>,
     owners: Vec<Owner>,
+    /// Pages that were written since they were last sent to the device.
     dirty: BTreeSet<(u32, PageIndex)>,
+    /// Pages on their way to the device; one that is written meanwhile waits until they have come there.
+    leaving: BTreeSet<(u32, PageIndex)>,
     writing_back: usize,
     write_cursor: (u32, PageIndex),
     blocked_writers: VecDeque<u32>,
+    /// Readers for whose page there was no frame when they last asked.
+    starved: BTreeSet<u32>,
+    /// Readers that waited are going on, one after the other.
+    waking: bool,
+    draws: Draws,
+    squeezed: bool,
+    ledger: Option<Ledger>,
+    violation: Option<String>,
     outcome: Outcome,
 }
 
@@ -266,7 +294,9 @@ impl<'a> World<'a> {
             Brain::Era(..) => None,
         };
         let machine = Machine::new(&config.machine);
-        Self {
+        let draws = Draws::new(config.faults);
+        let ledger = config.judged.then(Ledger::default);
+        let mut world = Self {
             config,
             now: Nanos(0),
             order: 0,
@@ -282,18 +312,36 @@ impl<'a> World<'a> {
             waiters: BTreeMap::new(),
             owners: vec![Owner { pattern: Pattern::Random }],
             dirty: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             writing_back: 0,
             write_cursor: (0, PageIndex(0)),
             blocked_writers: VecDeque::new(),
+            starved: BTreeSet::new(),
+            waking: false,
+            draws,
+            squeezed: false,
+            ledger,
+            violation: None,
             outcome: Outcome::default(),
+        };
+        if world.config.faults.squeeze.is_some() {
+            world.at(Nanos(0), Event::Squeeze);
         }
+        world
     }
 
-    /// A program that begins at `start`.
+    /// A program that begins at `start`, or now if that is past: what was fetched ahead may have arrived after the last
+    /// program's end, and time does not go back.
     pub fn add(&mut self, start: Nanos, actor: Actor<'a>) {
         let who = self.running.len() as u32;
-        self.running.push(Running { actor, reading: None, writing: None, outcome: ActorOutcome::default() });
-        self.at(start, Event::Resume(who));
+        self.running.push(Running {
+            actor,
+            reading: None,
+            writing: None,
+            ended: false,
+            outcome: ActorOutcome::default(),
+        });
+        self.at(start.max(self.now), Event::Resume(who));
     }
 
     /// Somebody cached these pages before anything began.
@@ -301,6 +349,7 @@ impl<'a> World<'a> {
         let window = Window { start: pages.start, size: pages.count, async_size: PageCount(0) };
         for part in self.cache.submit(FileId(file.into()), window, READER).fetch {
             self.cache.arrived(FileId(file.into()), part);
+            self.filled(file, part);
             self.cache.touch(FileId(file.into()), part.start);
         }
     }
@@ -308,19 +357,39 @@ impl<'a> World<'a> {
     /// Plays until every program has ended, or the moment at which to stop; returns what came of it. May be called again
     /// after more programs were added: time goes on.
     pub fn run(&mut self) -> Outcome {
-        let stop = self.config.stop_at.unwrap_or(Nanos(u64::MAX));
-        while let Some(&Reverse((when, _, event))) = self.events.peek() {
-            if when > stop {
-                break;
-            }
-            self.events.pop();
-            self.now = when;
-            match event {
-                Event::Machine => self.machine_event(),
-                Event::Resume(who) => self.resume(who),
-            }
-        }
+        while self.step() {}
         self.finish()
+    }
+
+    /// Plays one event; false if there is none before the moment at which to stop. [`World::run`] returns what came of it.
+    pub fn step(&mut self) -> bool {
+        let stop = self.config.stop_at.unwrap_or(Nanos(u64::MAX));
+        let Some(&Reverse((when, _, event))) = self.events.peek().filter(|next| next.0.0 <= stop) else {
+            return false;
+        };
+        self.events.pop();
+        self.now = when;
+        match event {
+            Event::Machine => self.machine_event(),
+            Event::Resume(who) => self.resume(who),
+            Event::Late(id) => {
+                let woken = self.answered(id);
+                self.went_on(woken);
+            }
+            Event::Squeeze => self.squeeze(),
+        }
+        true
+    }
+
+    /// What a judged world has found wrong, if anything: a reader got a page that nobody brought or an old version of it, a
+    /// fetch ahead was sent while a reader waited for a page that nobody fetched, or a program can never go on.
+    pub fn violation(&self) -> Option<String> {
+        let stuck = || {
+            let who = self.running.iter().position(|running| !running.ended)?;
+            let waits = self.running[who].reading.map(|r| r.at);
+            Some(format!("program {who} never goes on; it waits for page {waits:?}"))
+        };
+        self.violation.clone().or_else(|| self.events.is_empty().then(stuck).flatten())
     }
 
     /// Checks the invariants of all parts.
@@ -342,6 +411,7 @@ impl<'a> World<'a> {
         self.outcome.unread = outcome.unread;
         outcome.actors = self.running.iter_mut().map(|r| std::mem::take(&mut r.outcome)).collect();
         outcome.age_inversion = self.cache.age_inversion();
+        outcome.quiet = self.now;
         if let Some(wave) = &self.wave {
             outcome.counters = wave.counters();
         }
@@ -375,10 +445,14 @@ impl<'a> World<'a> {
                 Step::Fault { fd, page } => {
                     self.begin_read(who, fd, Extent { start: page, count: PageCount(1) }, PageCount(1), true);
                 }
-                Step::Write { fd, pages } => self.running[who as usize].writing = Some((fd, pages)),
+                Step::Write { fd, pages } => {
+                    running.outcome.began.get_or_insert(self.now);
+                    running.writing = Some((fd, pages));
+                }
                 Step::DontNeed { fd, pages } => {
                     let file = FileId(self.config.descriptors[fd as usize].into());
                     self.cache.forget(file, pages);
+                    self.emptied(file.0 as u32, pages);
                     self.tell_wave(Input::Dropped { file, pages });
                     self.serve_wave();
                 }
@@ -390,7 +464,10 @@ impl<'a> World<'a> {
                     self.at(when.max(self.now), Event::Resume(who));
                     return;
                 }
-                Step::End => return,
+                Step::End => {
+                    self.running[who as usize].ended = true;
+                    return;
+                }
             }
         }
     }
@@ -428,6 +505,7 @@ impl<'a> World<'a> {
     /// Goes on with a read; false if it waits.
     fn read_on(&mut self, who: u32) -> bool {
         let Some(mut r) = self.running[who as usize].reading else { return true };
+        self.starved.remove(&who);
         let number = self.config.descriptors[r.fd as usize];
         let file = FileId(number.into());
         let era = self.wave.is_none();
@@ -457,11 +535,19 @@ impl<'a> World<'a> {
                     let own = Extent { start: r.at, count: PageCount(holes.min(reader_max)) };
                     if !self.fetch_own(number, own, who) {
                         self.running[who as usize].reading = Some(r);
+                        self.starved.insert(who);
                         self.at(self.now + NO_FRAME_RETRY, Event::Resume(who));
                         return false;
                     }
                     touch = Touch::InFlight;
                 }
+            }
+            // The reader holds its page from here on, whatever the mark has fetched.
+            if let Some(ledger) = &self.ledger
+                && let Touch::Present { .. } = touch
+                && let Some(wrong) = ledger.wrong((number, r.at))
+            {
+                self.violation.get_or_insert(wrong);
             }
             if era && self.cache.take_mark(file, r.at) {
                 let left = if r.mapped { self.era_max() } else { left };
@@ -497,6 +583,7 @@ impl<'a> World<'a> {
     fn read_done(&mut self, who: u32, r: Reading, number: u32) {
         let pages = Extent::between(r.request.start, r.end);
         let took = self.now.since(r.began);
+        self.running[who as usize].reading = None;
         if self.wave.is_none() && !r.mapped {
             self.open[r.fd as usize].read_done(pages, r.end.byte());
         }
@@ -506,7 +593,6 @@ impl<'a> World<'a> {
             self.serve_wave();
         }
         let running = &mut self.running[who as usize];
-        running.reading = None;
         let end = self.now + r.cpu;
         running.outcome.read(pages.count, r.began, end, took);
         self.outcome.read(pages.count, self.now, waited, took, self.config.bucket);
@@ -591,7 +677,7 @@ impl<'a> World<'a> {
     /// Sends what `wave` wants.
     fn serve_wave(&mut self) {
         loop {
-            let Some(wave) = &mut self.wave else { return };
+            let Some(wave) = self.wave.as_mut().filter(|_| !self.waking) else { return };
             let wanted = wave.wanted(self.now);
             if wanted.is_empty() {
                 return;
@@ -600,10 +686,16 @@ impl<'a> World<'a> {
                 let number = want.file.0 as u32;
                 let window =
                     Window { start: want.pages.start, size: want.pages.count, async_size: PageCount(0) };
+                if !want.demand && !self.starved.is_empty() {
+                    // A reader waits for a frame: nothing that nobody waits for may take one.
+                    self.tell_wave(Input::Failed { fetch: want.fetch });
+                    continue;
+                }
                 let missing = want.pages.count - self.cache.table(want.file).resident(want.pages);
                 let owner = self.owners.len() as u32;
                 let submission = self.cache.submit(want.file, window, owner);
                 if submission.actual.0 > 0 {
+                    self.judge_order(want.file.0 as u32, want.pages);
                     self.owners.push(Owner { pattern: Pattern::Subsequent });
                     self.count_unread(submission.actual);
                     self.send(number, &submission, Some(want.fetch), u32::MAX);
@@ -627,6 +719,12 @@ impl<'a> World<'a> {
         self.cache.reclaim_in_background();
         let evicted = self.cache.take_evicted();
         for gone in &evicted {
+            // A page may have lost its frame and have been written anew in one call.
+            if let Some(ledger) = &mut self.ledger
+                && !self.cache.table(gone.file).state(gone.page).present
+            {
+                ledger.gone((gone.file.0 as u32, gone.page));
+            }
             if gone.unread {
                 let pattern = self.owners[gone.owner as usize].pattern;
                 self.outcome.stats.evicted(pattern, PageCount(1));
@@ -683,7 +781,7 @@ impl<'a> World<'a> {
         let address = self.config.files[number as usize].address + pages.start.byte();
         let bytes = pages.count.bytes().0;
         self.machine.submit(self.now, Sent { id, stream: who, address, bytes });
-        self.requests.insert(id, Request { file: number, pages, fetch, write });
+        self.requests.insert(id, Request { file: number, pages, fetch, write, sent: self.now });
         self.outcome.request(pages.count, write, self.now, self.config.bucket);
         self.plan_machine();
     }
@@ -700,27 +798,59 @@ impl<'a> World<'a> {
     fn machine_event(&mut self) {
         let mut woken = Vec::new();
         while let Some(id) = self.machine.complete(self.now) {
-            let Some(request) = self.requests.remove(&id) else { continue };
-            let file = FileId(request.file.into());
-            if request.write {
-                self.cache.cleaned(file, request.pages);
-                self.writing_back -= 1;
-                continue;
-            }
-            self.cache.arrived(file, request.pages);
-            let (from, to) = ((request.file, request.pages.start), (request.file, request.pages.end()));
-            let keys: Vec<_> = self.waiters.range(from..to).map(|(key, _)| *key).collect();
-            for key in keys {
-                woken.extend(self.waiters.remove(&key).unwrap_or_default());
-            }
-            if let Some(fetch) = request.fetch {
-                self.tell_wave(Input::Arrived { fetch });
+            match self.draws.late(self.now) {
+                Nanos(0) => woken.extend(self.answered(id)),
+                late => self.at(self.now + late, Event::Late(id)),
             }
         }
-        // Whoever waited takes its page now, before anybody's submission can take the frame.
-        for who in woken {
-            self.resume(who);
+        self.went_on(woken);
+        self.plan_machine();
+    }
+
+    /// A request is done, or has failed: who waited for its pages.
+    fn answered(&mut self, id: u64) -> Vec<u32> {
+        let Some(request) = self.requests.remove(&id) else { return Vec::new() };
+        let (file, answer) = (FileId(request.file.into()), self.draws.answer());
+        if request.write {
+            self.written_back(id, &request, answer == Answer::Whole);
+            return Vec::new();
         }
+        self.outcome.answered(request.sent, self.now);
+        let arrived = match answer {
+            Answer::Whole => request.pages.count,
+            Answer::Short => PageCount(request.pages.count.0 / 2),
+            Answer::Failed => PageCount(0),
+        };
+        let got = Extent { count: arrived, ..request.pages };
+        let lost = Extent::between(got.end(), request.pages.end());
+        self.cache.arrived(file, got);
+        self.filled(request.file, got);
+        if !lost.is_empty() {
+            self.cache.failed(file, lost);
+            self.emptied(request.file, lost);
+        }
+        let (from, to) = ((request.file, request.pages.start), (request.file, request.pages.end()));
+        let keys: Vec<_> = self.waiters.range(from..to).map(|(key, _)| *key).collect();
+        let woken = keys.into_iter().flat_map(|key| self.waiters.remove(&key).unwrap_or_default()).collect();
+        if let Some(fetch) = request.fetch {
+            self.tell_wave(if arrived.0 > 0 { Input::Arrived { fetch } } else { Input::Failed { fetch } });
+        }
+        if !lost.is_empty() {
+            self.tell_wave(Input::Dropped { file, pages: lost });
+        }
+        woken
+    }
+
+    /// Programs that waited go on, and whoever writes back or waits to write.
+    fn went_on(&mut self, woken: Vec<u32>) {
+        // Those whose page did not come ask for it again before the others go on, and have something fetched ahead.
+        let (came, lost): (Vec<u32>, Vec<u32>) = woken.into_iter().partition(|&who| self.has_come(who));
+        lost.into_iter().for_each(|who| self.resume(who));
+        // Whoever waited takes its page now; what is fetched ahead, which may take the frame of a page that one of them has
+        // not come to yet, is sent when all of them have gone on.
+        self.waking = true;
+        came.into_iter().for_each(|who| self.resume(who));
+        self.waking = false;
         self.serve_wave();
         if !self.blocked_writers.is_empty() || self.over_background() {
             self.write_back();
@@ -730,7 +860,72 @@ impl<'a> World<'a> {
                 self.at(self.now, Event::Resume(who));
             }
         }
-        self.plan_machine();
+    }
+
+    /// Whether the page is there that this program waits for.
+    fn has_come(&self, who: u32) -> bool {
+        self.running[who as usize].reading.is_none_or(|r| {
+            let number = self.config.descriptors[r.fd as usize];
+            self.cache.table(FileId(number.into())).state(r.at).present
+        })
+    }
+
+    // ---- what goes wrong, and whether all is right ------------------------------------------------------------------
+
+    /// Others want memory for a while, or give it back.
+    fn squeeze(&mut self) {
+        let Some((spell, permille)) = self.config.faults.squeeze else { return };
+        self.squeezed = spell.holds(self.now) && self.running.iter().any(|running| !running.ended);
+        let share = if self.squeezed { permille } else { 1000 };
+        let shards = self.config.memory.shards.clone();
+        for (shard, frames) in shards.into_iter().enumerate() {
+            self.cache.resize(shard, PageCount((frames.0 * share / 1000).max(1)));
+        }
+        let bytes = self.cache.capacity().bytes();
+        self.tell_wave(Input::Memory { bytes });
+        self.after_submission();
+        self.serve_wave();
+        if self.running.iter().any(|running| !running.ended) {
+            let within = self.now.0 % spell.every.0;
+            let next = if within < spell.lasting.0 { spell.lasting.0 } else { spell.every.0 };
+            self.at(Nanos(self.now.0 - within + next), Event::Squeeze);
+        }
+    }
+
+    /// These pages hold what the device had of them, if they are present.
+    fn filled(&mut self, file: u32, pages: Extent) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let table = self.cache.table(FileId(file.into()));
+        for run in table.runs(PageBit::Present, pages) {
+            (run.start.0..run.end().0).for_each(|page| ledger.arrived((file, PageIndex(page))));
+        }
+    }
+
+    /// Those of these pages that are no longer in memory hold nothing.
+    fn emptied(&mut self, file: u32, pages: Extent) {
+        let Some(ledger) = &mut self.ledger else { return };
+        for hole in self.cache.table(FileId(file.into())).holes(pages) {
+            (hole.start.0..hole.end().0).for_each(|page| ledger.gone((file, PageIndex(page))));
+        }
+    }
+
+    /// No fetch of `pages` may go ahead of a reader who waits for a page that nobody fetches.
+    fn judge_order(&mut self, file: u32, pages: Extent) {
+        if self.ledger.is_none() {
+            return;
+        }
+        for (who, running) in self.running.iter().enumerate() {
+            let Some(r) = running.reading else { continue };
+            let number = self.config.descriptors[r.fd as usize];
+            let own = number == file && pages.contains(r.at);
+            let state = self.cache.table(FileId(number.into())).state(r.at);
+            if !own && r.waited && !state.present && !state.in_flight {
+                self.violation.get_or_insert(format!(
+                    "pages {pages} of file {file} were sent ahead of page {} of file {number}, for which program {who} waits",
+                    r.at
+                ));
+            }
+        }
     }
 
     // ---- writing ---------------------------------------------------------------------------------------------------
@@ -743,8 +938,16 @@ impl<'a> World<'a> {
         }
         let number = self.config.descriptors[fd as usize];
         let file = FileId(number.into());
+        // A page that is being fetched is written when it has come.
+        if let Some(coming) = self.cache.table(file).runs(PageBit::InFlight, pages).next() {
+            self.waiters.entry((number, coming.start)).or_default().push(who);
+            return false;
+        }
         let stopped = self.cache.write(file, pages, READER);
         let end = stopped.unwrap_or(pages.end());
+        if let Some(ledger) = &mut self.ledger {
+            (pages.start.0..end.0).for_each(|page| ledger.wrote((number, PageIndex(page))));
+        }
         self.dirty.extend((pages.start.0..end.0).map(|page| (number, PageIndex(page))));
         self.after_submission();
         if self.over_background() {
@@ -767,6 +970,24 @@ impl<'a> World<'a> {
         false
     }
 
+    /// A write is done: its pages are clean, but for those that were written again meanwhile. Or it has failed, and all of
+    /// them are to be written still.
+    fn written_back(&mut self, id: u64, request: &Request, stored: bool) {
+        self.writing_back -= 1;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.written_back(id, stored);
+        }
+        for page in request.pages.start.0..request.pages.end().0 {
+            let page = PageIndex(page);
+            self.leaving.remove(&(request.file, page));
+            if !stored {
+                self.dirty.insert((request.file, page));
+            } else if !self.dirty.contains(&(request.file, page)) {
+                self.cache.cleaned(FileId(request.file.into()), Extent { start: page, count: PageCount(1) });
+            }
+        }
+    }
+
     fn over_background(&self) -> bool {
         let memory = self.cache.capacity().0.max(1);
         self.cache.dirty().0 * 100 > memory * self.config.dirty.background_percent
@@ -775,15 +996,25 @@ impl<'a> World<'a> {
     /// Writes runs of dirty pages, in the order of files and pages, a few requests at a time.
     fn write_back(&mut self) {
         while self.writing_back < WRITE_BACK_REQUESTS {
-            let next = self.dirty.range(self.write_cursor..).next().or_else(|| self.dirty.first()).copied();
-            let Some((number, start)) = next else { return };
+            let free = |page: &&(u32, PageIndex)| !self.leaving.contains(page);
+            let next =
+                self.dirty.range(self.write_cursor..).find(free).or_else(|| self.dirty.iter().find(free));
+            let Some((number, start)) = next.copied() else { return };
             let mut count = 0;
-            while count < WRITE_BACK_PAGES && self.dirty.remove(&(number, start + PageCount(count))) {
+            while count < WRITE_BACK_PAGES
+                && !self.leaving.contains(&(number, start + PageCount(count)))
+                && self.dirty.remove(&(number, start + PageCount(count)))
+            {
+                self.leaving.insert((number, start + PageCount(count)));
                 count += 1;
             }
             let pages = Extent { start, count: PageCount(count) };
             self.write_cursor = (number, pages.end());
             self.writing_back += 1;
+            if let Some(ledger) = &mut self.ledger {
+                let all = (pages.start.0..pages.end().0).map(|page| (number, PageIndex(page)));
+                ledger.sent(self.next_request, all);
+            }
             self.request(number, pages, None, u32::MAX - 1, true);
         }
     }

@@ -12,7 +12,7 @@ pub struct ActorOutcome {
     pub pages: u64,
     /// Pages written.
     pub pages_written: u64,
-    /// When the first read began.
+    /// When the first read or write began.
     pub began: Option<Nanos>,
     /// When the last read or write was done.
     pub ended: Nanos,
@@ -61,6 +61,8 @@ pub struct Cost {
 pub struct WorldOutcome {
     /// When the last read or write was done.
     pub elapsed: Nanos,
+    /// When nothing was under way any more, or the world was stopped.
+    pub quiet: Nanos,
     /// Reads that were served.
     pub reads: u64,
     /// Pages that programs got.
@@ -75,6 +77,10 @@ pub struct WorldOutcome {
     pub pages_fetched: u64,
     /// Requests for them.
     pub requests: u64,
+    /// From sending to completion, read requests together: iostat's `r_await` times their number.
+    pub answers_ns: u64,
+    /// The slowest of them.
+    pub answer_ns_max: u64,
     /// Pages written to the device.
     pub pages_written: u64,
     /// Pages that the reader itself had to ask for, because no decision did.
@@ -112,6 +118,13 @@ impl WorldOutcome {
         self.stalled_ns += took.0;
         self.waits_ns.push(took.0);
         self.bucket(now, bucket).pages_read += pages.0;
+    }
+
+    /// A read request that was sent at `sent` is done.
+    pub(super) fn answered(&mut self, sent: Nanos, now: Nanos) {
+        let took = now.since(sent).0;
+        self.answers_ns += took;
+        self.answer_ns_max = self.answer_ns_max.max(took);
     }
 
     pub(super) fn request(&mut self, pages: PageCount, write: bool, now: Nanos, bucket: Nanos) {

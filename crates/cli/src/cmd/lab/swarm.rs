@@ -1,0 +1,158 @@
+//! `bowwave lab swarm`: worlds drawn from seeds, judged after every event; what fails is made smaller and kept.
+//!
+//! ```text
+//!   $ bowwave lab swarm --seeds 10000
+//!   10000 worlds from seed 1: what must hold held in all of them
+//! ```
+//!
+//! An assertion of the core ends the process. So a world that is to be made smaller is played by another process of this
+//! program (`--play -`), and what that one came to is all that is known of it.
+
+use anyhow::Context as _;
+use bowwave_lab::Scenario;
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A scenario could not be read.
+const USAGE: u8 = 64;
+/// Worlds that are tried at most to make one smaller.
+const TRIES_MAX: u32 = 3000;
+
+/// Draw worlds from seeds and judge them after every event: right bytes, progress, bounds, demand before what is fetched ahead.
+///
+/// The seed picks device, memory, policy, programs and faults: requests that fail, short reads, slow spells, jitter, memory
+/// pressure. A world that fails is made smaller while it still fails, and printed as a scenario that --play plays again.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How many seeds; 300, or 1 if the first is named
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Play this scenario instead; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seed"])]
+    play: Option<PathBuf>,
+    /// Keep what failed in this directory
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Worlds that are played at once
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+}
+
+pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.play {
+        return play(path);
+    }
+    let count = args.seeds.unwrap_or(if args.seed.is_some() { 1 } else { 300 });
+    let first = args.seed.unwrap_or(1);
+    let failed = match count {
+        1 => played_apart(&Scenario::drawn(first))?.map(|why| (first, why)).into_iter().collect(),
+        _ => failing(first, count, args.jobs),
+    };
+    if failed.is_empty() {
+        println!("{count} worlds from seed {first}: what must hold held in all of them");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (seed, why) in &failed {
+        println!("seed {seed}: {why}");
+    }
+    let (seed, _) = failed[0];
+    let fails = |scenario: &Scenario| played_apart(scenario).is_ok_and(|why| why.is_some());
+    let least = Scenario::drawn(seed).shrunk(TRIES_MAX, fails);
+    let why = played_apart(&least)?.unwrap_or_default();
+    let text = format!("# Seed {seed}. {why}\n{least}");
+    match &args.keep {
+        None => print!("{text}"),
+        Some(directory) => {
+            let path = directory.join(format!("seed_{seed}.txt"));
+            std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("kept as {}", path.display());
+        }
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn play(path: &PathBuf) -> anyhow::Result<ExitCode> {
+    let mut text = String::new();
+    if path.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+    } else {
+        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    let scenario = match text.parse::<Scenario>() {
+        Ok(scenario) => scenario,
+        Err(error) => {
+            eprintln!("bowwave lab swarm: {}: {error}", path.display());
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    match scenario.play() {
+        Ok(outcome) => {
+            println!("what must hold held: {} reads in {}", outcome.reads, outcome.elapsed);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(why) => {
+            println!("{why}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// What failed, by seed. An assertion of the core ends the process, and says of which seed.
+fn failing(first: u64, count: u64, jobs: usize) -> Vec<(u64, String)> {
+    let (next, failed) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    std::thread_local!(static SEED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+    let said = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let seed = SEED.get();
+        eprintln!("seed {seed}: an assertion failed; `bowwave lab swarm --seed {seed}` makes it smaller");
+        said(info);
+    }));
+    let bar = indicatif::ProgressBar::new(count);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    SEED.set(seed);
+                    if let Err(why) = Scenario::drawn(seed).play() {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push((seed, why));
+                    }
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    drop(std::panic::take_hook());
+    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.sort();
+    failed
+}
+
+/// Why a scenario fails, played by a process of its own; `None` if it does not.
+fn played_apart(scenario: &Scenario) -> anyhow::Result<Option<String>> {
+    let mut child = Command::new(std::env::current_exe().context("where this program lies")?)
+        .args(["lab", "swarm", "--play", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start this program again")?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(scenario.to_string().as_bytes()).context("cannot hand over a scenario")?;
+    }
+    let out = child.wait_with_output().context("cannot wait for a played scenario")?;
+    let said = if out.stdout.is_empty() { out.stderr } else { out.stdout };
+    let why =
+        String::from_utf8_lossy(&said).lines().find(|line| !line.trim().is_empty()).unwrap_or("").to_string();
+    Ok((!out.status.success()).then_some(why))
+}
