@@ -737,7 +737,6 @@ impl Wave {
     fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
         loop {
             let queue = self.queues.get_mut(&device)?;
-            let piece_max = piece_pages(&queue.device, self.config.request_max);
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
             if queue.demand.is_empty() && !queue.device.has_room(waiting) {
                 return None;
@@ -762,6 +761,8 @@ impl Wave {
             wanted.pages = wanted.pages.intersection(Extent::new(0, end));
             let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
             let (Some(file), Some(hole)) = (file, hole) else { continue };
+            let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
+            let piece_max = piece_pages(&queue.device, self.config.request_max, PageCount(unread));
             // Pieces keep to multiples of their size, so that two windows that meet share no request.
             let room = piece_max - hole.start.0 % piece_max;
             let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };

@@ -615,7 +615,7 @@ impl Wave {
         let enough = self.queues.get(&f.device).map_or(u64::MAX, |q| {
             let flight = 2
                 * u64::from(q.device.flight_max())
-                * super::queue::piece_pages(&q.device, self.config.request_max);
+                * super::queue::piece_pages(&q.device, self.config.request_max, PageCount(self.unread));
             flight.max(2 * q.device.trip_pages())
         });
         if enough < target {

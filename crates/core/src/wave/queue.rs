@@ -148,12 +148,17 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
     }
 }
 
-/// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; at least
+/// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
+/// not known yet, a thirty-second of what is out `unread`, up to half of what one connection carries in a latency. At least
 /// 128 KiB, at most what the driver can send.
-pub(super) fn piece_pages(device: &Device, request_max: PageCount) -> u64 {
-    let eighth = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
-    let eighth = if eighth.is_power_of_two() { eighth } else { eighth.next_power_of_two() / 2 };
-    eighth.clamp(32, request_max.0.max(32)).min(request_max.0.max(1))
+///
+/// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 16 MiB out 512 KiB, then 1 MiB.
+pub(super) fn piece_pages(device: &Device, request_max: PageCount, unread: PageCount) -> u64 {
+    let passing = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
+    let carried = PageCount::holding(Bytes(device.unit().0 / 2)).0;
+    let worth = passing.max(carried.min(unread.0 / 32)).max(1);
+    let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
+    worth.clamp(32, request_max.0.max(32)).min(request_max.0.max(1))
 }
 
 #[cfg(test)]
