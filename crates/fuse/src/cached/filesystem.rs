@@ -168,7 +168,7 @@ impl Inner {
             // With a modelled device its figures stand here, as in a slow store.
             (Control::Stats, Some(modelled)) => plain(serde_json::to_vec_pretty(&modelled.stats())),
             (Control::Stats, None) => {
-                control::json(self.source(), self.served(), &self.files.cache().stats()).into_bytes()
+                control::json(self.source(), self.served(), self.files.cache()).into_bytes()
             }
             (Control::Explain, _) => {
                 control::explain(&self.files.cache().explain(), &self.files.lens()).into_bytes()
