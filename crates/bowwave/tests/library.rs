@@ -244,7 +244,7 @@ fn every_window_is_counted_by_its_pattern() {
     let mut buf = [0; 8192];
     let mut before = 0;
     for round in 0..4 {
-        for at in (round * 10 << 20..(round * 10 + 8) << 20).step_by(8192) {
+        for at in (round * (10 << 20)..round * (10 << 20) + (8 << 20)).step_by(8192) {
             file.read_at(&mut buf, at).unwrap();
         }
         let windows = cache.patterns().iter().map(|row| row.windows).sum::<u64>();
