@@ -8,6 +8,9 @@
 //! judged from twenty seconds after the last start on. It is on time if it read, while it was judged, at least
 //! 99 % of what its pace allows. What must hold for 300 streams of 100 KB/s on `hdd` in 128 MiB: all on time, at most 1 % of
 //! requests lost before their use, 343 KB a request on average, resident memory below the ceiling and 32 MiB.
+//!
+//! Many more and slower ones: `paced -- 2000 5000 hdd 256`, 10 MB/s of which each stream reads a page in 0.8 s; and many on a network
+//! mount: `paced -- 2000 100000 nfs 512`, 200 of its 250 MB/s.
 
 mod slow;
 

@@ -17,9 +17,10 @@ use crate::flight::Flight;
 use crate::memory::{FreeFrames, LEAF, Memory, Run, mask};
 use crate::notes::{Note, Notes};
 use crate::pool::bytes_of_threads;
+use crate::stats::PatternStats;
 use bowwave_core::{
     Action, Advice, Bytes, Cache as Pages, CacheConfig, Config, Evicted, Explained, Extent, FetchId, FileId,
-    Hold, Input, Nanos, PAGE_SIZE, PageBit, PageCount, PageIndex, Wave, Window,
+    Hold, Input, Nanos, PAGE_SIZE, PageBit, PageCount, PageIndex, Pattern, Wave, Window,
 };
 use bowwave_io::Error;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -85,6 +86,7 @@ pub(crate) struct Brain {
     to_land: Vec<(Arc<Flight>, Error)>,
     trace: VecDeque<Explained>,
     trace_max: usize,
+    patterns: [PatternStats; Pattern::ALL.len()],
     next_file: u32,
     ceiling: u64,
     kept: Nanos,
@@ -133,6 +135,12 @@ impl Brain {
             to_land: Vec::new(),
             trace: VecDeque::with_capacity(trace_max as usize),
             trace_max: trace_max as usize,
+            patterns: Pattern::ALL.map(|pattern| PatternStats {
+                pattern,
+                windows: 0,
+                pages: 0,
+                pages_async: 0,
+            }),
             next_file: 0,
             ceiling,
             kept: Nanos(0),
@@ -579,6 +587,13 @@ impl Brain {
 
     fn keep_trace(&mut self) {
         for explained in self.wave.take_trace() {
+            let window = explained.decision.window;
+            if let Some(row) = self.patterns.iter_mut().find(|row| row.pattern == explained.decision.pattern)
+            {
+                row.windows += 1;
+                row.pages += window.size.0;
+                row.pages_async += window.async_size.0;
+            }
             if self.trace.len() == self.trace_max {
                 self.trace.pop_front();
             }
@@ -650,6 +665,10 @@ impl Brain {
             return 0;
         }
         self.pages.table(id(number)).count(PageBit::Present, Extent::new(0, u64::MAX)).0
+    }
+    pub(crate) fn patterns(&mut self) -> [PatternStats; Pattern::ALL.len()] {
+        self.keep_trace();
+        self.patterns
     }
     pub(crate) fn explained(&mut self) -> Vec<Explained> {
         self.keep_trace();

@@ -9,7 +9,7 @@
 
 use crate::engine::{Engine, Settings};
 use crate::file::File;
-use crate::stats::{CacheStats, EndpointStats};
+use crate::stats::{CacheStats, EndpointStats, PatternStats};
 use bowwave_core::{Bytes, Explained, FileId, PAGE_SIZE};
 use bowwave_io::{Error, Storage};
 use std::io;
@@ -38,7 +38,8 @@ impl CacheBuilder {
     }
 
     /// No read waits longer than this for the storage before it fails, from its latest progress on and give or take a
-    /// second. Default: 30 s.
+    /// second. Default: 30 s. A storage that does not look at its deadline keeps a thread of the cache for as long as it hangs, at
+    /// most a quarter of the threads an endpoint (24 of 96): then reads of it fail at once, and say so.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
@@ -113,6 +114,12 @@ impl Cache {
                 counters: *brain.wave().counters(),
             }
         })
+    }
+
+    /// What was decided so far, by pattern: a row for each that there was.
+    pub fn patterns(&self) -> Vec<PatternStats> {
+        let rows = self.handle.engine.with(|brain, _| brain.patterns());
+        rows.into_iter().filter(|row| row.windows > 0).collect()
     }
 
     /// What was learnt of an endpoint, once a file of it was opened.

@@ -9,7 +9,9 @@
 //! ```
 //!
 //! Nothing is decided here but how often and how long a storage is asked: at most six times, 20, 40, .. 320 ms apart give or
-//! take half, each for a quarter of the time-out, all of it within the time-out. What nobody waits for is asked once.
+//! take half, each for a quarter of the time-out, all of it within the time-out. What nobody waits for is asked once. And a
+//! storage that hangs past every deadline is not asked any more while it keeps a quarter of the threads, which leaves the others to
+//! other endpoints.
 
 use crate::brain::{Brain, Orders};
 use crate::flight::{Flight, lock};
@@ -74,6 +76,8 @@ pub(crate) struct Engine {
     pool: Pool,
     epoch: Instant,
     chance: AtomicU64,
+    /// What storages are asked at this moment: the endpoint, and when the answer is overdue. At most a thread or a reader each.
+    asked: Mutex<Vec<(u64, Instant)>>,
 }
 
 impl Engine {
@@ -92,6 +96,7 @@ impl Engine {
             pool: Pool::new(settings.memory.0),
             epoch: Instant::now(),
             chance: AtomicU64::new(0x9E37_79B9_7F4A_7C15),
+            asked: Mutex::new(Vec::new()),
         })
     }
 
@@ -266,6 +271,7 @@ impl Engine {
         for attempt in 1.. {
             let left = deadline.saturating_duration_since(Instant::now());
             let until = Arc::new(Until::after(each.min(left)));
+            let _asking = self.asking(file)?;
             let outcome = catch_unwind(AssertUnwindSafe(|| ask(&until)));
             let (error, passes) = match outcome {
                 Ok(Ok(())) => return Ok(()),
@@ -288,11 +294,43 @@ impl Engine {
         unreachable!("the last attempt returns")
     }
 
+    /// Takes note that the storage of a file is asked, until the value is dropped; not where too many answers are overdue.
+    fn asking(&self, file: &FileShared) -> Result<Asking<'_>, Error> {
+        let (now, endpoint) = (Instant::now(), file.meta.endpoint);
+        let mut asked = lock(&self.asked);
+        let overdue = asked.iter().filter(|(of, due)| *of == endpoint && *due < now).count();
+        if overdue >= self.pool.hung_max() {
+            let what = format!(
+                "{overdue} reads hang there, past every deadline; nothing is asked until one returns"
+            );
+            let source = Arc::new(io::Error::new(io::ErrorKind::TimedOut, what));
+            return Err(Error::Io { object: file.meta.name.clone(), source });
+        }
+        let due = now + self.settings.timeout;
+        asked.push((endpoint, due));
+        Ok(Asking { asked: &self.asked, entry: (endpoint, due) })
+    }
+
     /// Before the next attempt: doubled each time, give or take half, so that many do not come back at once.
     fn pause(&self, attempt: u32) -> Duration {
         let mut x = self.chance.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let percent = 50 + (x >> 33) % 101;
         BACKOFF * (1 << (attempt - 1).min(4)) * percent as u32 / 100
+    }
+}
+
+/// A storage is being asked.
+struct Asking<'a> {
+    asked: &'a Mutex<Vec<(u64, Instant)>>,
+    entry: (u64, Instant),
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut asked = lock(self.asked);
+        if let Some(at) = asked.iter().position(|entry| *entry == self.entry) {
+            asked.swap_remove(at);
+        }
     }
 }

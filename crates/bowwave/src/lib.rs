@@ -41,9 +41,9 @@ mod pool;
 mod reading;
 mod stats;
 
-pub use bowwave_core::{Advice, Bytes, Counters, Decision, Explained, Extent, Nanos, Why};
+pub use bowwave_core::{Advice, Bytes, Counters, Decision, Explained, Extent, Nanos, Pattern, Why};
 pub use bowwave_io::{Error, MemoryStorage, Meta, Storage, Until};
 pub use cache::{Cache, CacheBuilder};
 pub use file::{Cursor, File};
 pub use page_bytes::PageBytes;
-pub use stats::{CacheStats, EndpointStats, FileStats};
+pub use stats::{CacheStats, EndpointStats, FileStats, PatternStats};

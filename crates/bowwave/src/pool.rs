@@ -169,6 +169,11 @@ impl Pool {
         Self { lines: Mutex::new(lines), work: Condvar::new() }
     }
 
+    /// Threads that may hang in the storages of one endpoint: a quarter.
+    pub(crate) fn hung_max(&self) -> usize {
+        lock(&self.lines).threads_max / 4
+    }
+
     /// Lines flights up and sees that there are threads for them.
     pub(crate) fn send(&self, engine: &Arc<Engine>, flights: Vec<Arc<Flight>>) {
         if flights.is_empty() {

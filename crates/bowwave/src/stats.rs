@@ -1,6 +1,6 @@
 //! What a cache counts, as plain numbers.
 
-use bowwave_core::{Counters, Nanos};
+use bowwave_core::{Counters, Nanos, Pattern};
 
 /// A cache at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,6 +25,20 @@ pub struct CacheStats {
     pub fetched_bytes: u64,
     /// The brain's counters. Reads that found everything there are not among its reads, their pages are.
     pub counters: Counters,
+}
+
+/// What was decided of one pattern since the cache was made. Of all patterns together there are as many windows as
+/// [`Counters::windows`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PatternStats {
+    /// Which.
+    pub pattern: Pattern,
+    /// Windows decided.
+    pub windows: u64,
+    /// Pages in them.
+    pub pages: u64,
+    /// Of those, pages that nobody waited for.
+    pub pages_async: u64,
 }
 
 /// What was learnt of an endpoint.

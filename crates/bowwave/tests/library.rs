@@ -214,6 +214,47 @@ fn a_hung_storage_is_waited_for_no_longer_than_was_said() {
 }
 
 #[test]
+fn a_store_that_hangs_takes_a_quarter_of_the_threads() {
+    let hung = Faulty::new(Content::new(12, 8 << 20), Faults { hang: true, ..Faults::default() }, 3);
+    let timeout = Duration::from_millis(200);
+    let cache = Cache::builder().memory(Bytes(2 << 20)).timeout(timeout).build().unwrap();
+    let file = cache.open(Arc::clone(&hung)).unwrap();
+    // Eight threads, so two may hang; which of the reads finds out is a matter of time.
+    let told = (0..20).find_map(|i| {
+        let error = file.read_at(&mut [0; 10], i << 18).unwrap_err();
+        error.to_string().contains("reads hang there").then(|| error.to_string())
+    });
+    assert!(told.as_ref().is_some_and(|told| told.starts_with("content: ")), "{told:?}");
+    let other = cache.open(MemoryStorage::new("another endpoint", vec![7; 1 << 20])).unwrap();
+    let mut buf = [0; 5000];
+    for at in (0..100).map(|i| i * 10_000) {
+        assert_eq!(other.read_at(&mut buf, at).unwrap(), 5000);
+    }
+    hung.settle();
+    common::wait_until(|| file.read_at(&mut [0; 10], 5 << 20).is_ok());
+    drop((file, other));
+    common::wait_until(|| cache.stats().in_flight_bytes == 0);
+    cache.check();
+}
+
+#[test]
+fn every_window_is_counted_by_its_pattern() {
+    let cache = cache(8);
+    let file = cache.open(Content::new(13, 40 << 20)).unwrap();
+    let mut buf = [0; 8192];
+    let mut before = 0;
+    for round in 0..4 {
+        for at in (round * (10 << 20)..round * (10 << 20) + (8 << 20)).step_by(8192) {
+            file.read_at(&mut buf, at).unwrap();
+        }
+        let windows = cache.patterns().iter().map(|row| row.windows).sum::<u64>();
+        assert_eq!(windows, cache.stats().counters.windows, "none is forgotten");
+        assert!(windows > before && cache.patterns().iter().all(|row| row.pages >= row.pages_async));
+        before = windows;
+    }
+}
+
+#[test]
 fn the_ceiling_holds() {
     let cache = cache(4);
     let contents: Vec<Content> = (0..40).map(|i| Content::new(i, 16 << 20)).collect();

@@ -55,9 +55,11 @@ fn errors_are_one_sentence_and_a_code() {
         (vec![here, "--device", "floppy"], 64, "'floppy'"),
         (vec![here, "--device", "s3,slots=0"], 64, "'slots=0'"),
         (vec![missing], 73, "mkdir"),
+        (vec![here, here, "--device", "ssd", here], 64, "more than two places"),
     ];
     if Path::new("/dev/fuse").exists() {
         cases.push((vec![missing, here], 66, "name an existing directory"));
+        cases.push((vec![missing, "--device", "ssd", here], 66, "name an existing directory"));
     }
     for (args, code, part) in cases {
         let Output { status, stderr, .. } = slow().args(&args).output().unwrap();

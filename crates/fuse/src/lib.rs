@@ -19,6 +19,7 @@ mod log;
 mod mount;
 mod pace;
 mod point;
+mod session;
 mod stats;
 mod store;
 mod tree;

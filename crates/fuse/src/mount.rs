@@ -10,7 +10,6 @@ use std::fs;
 use std::io::{self, PipeReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bowwave_io::{Haste, hurry};
@@ -19,7 +18,8 @@ use fuser::{Config, MountOption, Session, SessionACL};
 
 use crate::log::RequestLog;
 use crate::pace::Pacer;
-use crate::point::{Ours, SLOW_SOURCE, check_rights, is_root, mount_point, refused, set_read_ahead, unmount};
+use crate::point::{Ours, SLOW_SOURCE, check_rights, is_root, mount_point, refused, set_read_ahead};
+use crate::session::Serving;
 use crate::stats::{FileStats, Stats};
 use crate::store::{Inner, Store};
 use crate::tree::Tree;
@@ -88,11 +88,8 @@ pub enum MountError {
 
 /// A mounted slow store; dropping it unmounts, lazily if files are still open.
 pub struct SlowStore {
+    serving: Serving,
     inner: Arc<Inner>,
-    dir: PathBuf,
-    /// Readable, at its end, when the kernel has let go of the mount.
-    ended: PipeReader,
-    session: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl SlowStore {
@@ -117,30 +114,23 @@ impl SlowStore {
         let session =
             Session::new(Store(inner.clone()), &dir, &config()).map_err(|error| refused(&dir, error))?;
 
-        let (ended, running) = io::pipe().map_err(MountError::Thread)?;
-        let thread = thread::Builder::new().name("session".into()).spawn(move || {
-            // The receiver that the session starts inherits it.
-            hurry(Haste::Receive);
-            let result = session.run();
-            drop(running);
-            result
-        });
-        let session = Some(thread.map_err(MountError::Thread)?);
-        let store = Self { inner, dir, ended, session };
+        // The receiver that the session starts inherits it.
+        let serving = Serving::start(session, dir, || hurry(Haste::Receive))?;
+        let store = Self { serving, inner };
         if let Some(kib) = options.read_ahead_kb {
-            set_read_ahead(&store.dir, kib)?;
+            set_read_ahead(store.dir(), kib)?;
         }
         Ok(store)
     }
 
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.serving.dir()
     }
 
     /// Becomes readable (at its end) when the store is unmounted, by whomever: for `poll`.
     pub fn ended(&self) -> &PipeReader {
-        &self.ended
+        self.serving.ended()
     }
 
     /// What was asked since the last reset, as in `.bowwave/stats`.
@@ -155,35 +145,18 @@ impl SlowStore {
 
     /// Unmounts; fails with `EBUSY` ([`io::ErrorKind::ResourceBusy`]) while files are open.
     pub fn unmount(&mut self) -> io::Result<()> {
-        if self.session.as_ref().is_none_or(JoinHandle::is_finished) {
-            return Ok(());
-        }
-        unmount(&self.dir, 0)?;
-        match self.session.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result,
-            Some(Err(_panic)) => Err(io::Error::other("the receiver panicked")),
-            None => Ok(()),
-        }
+        self.serving.unmount()
     }
 
     /// Takes the mount out of the name space at once. Files that are open go on until this process ends.
     pub fn detach(&mut self) -> io::Result<()> {
-        if self.session.as_ref().is_none_or(JoinHandle::is_finished) {
-            return Ok(());
-        }
-        // Nobody joins the session any more: it lasts as long as the open files.
-        self.session = None;
-        unmount(&self.dir, libc::MNT_DETACH)
+        self.serving.detach()
     }
 }
 
 impl Drop for SlowStore {
     fn drop(&mut self) {
-        if self.unmount().is_err()
-            && let Err(error) = self.detach()
-        {
-            eprintln!("bowwave: cannot unmount {}: {error}; try: umount -l", self.dir.display());
-        }
+        self.serving.end();
         self.inner.pacer.flush_log();
     }
 }

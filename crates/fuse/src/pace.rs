@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bowwave_core::Nanos;
-use bowwave_io::{Haste, Oversleep, SPIN_NS, hurry};
+use bowwave_io::{Haste, Oversleep, hurry, rest};
 use bowwave_lab::{Device, DeviceModel};
 use fuser::{Errno, ReplyData};
 
@@ -321,25 +321,7 @@ impl Shared {
                 return self.prepare(queue, id);
             }
         }
-        match spare {
-            None => self.leader.wait(queue).unwrap_or_else(PoisonError::into_inner),
-            Some(spare) if spare > SPIN_NS => {
-                let sleep = queue.oversleep.before(spare - SPIN_NS);
-                let woken = self.leader.wait_timeout(queue, Duration::from_nanos(sleep));
-                let (mut queue, result) = woken.unwrap_or_else(PoisonError::into_inner);
-                if result.timed_out() {
-                    queue.oversleep.learn(sleep, self.now_ns().saturating_sub(now));
-                }
-                queue
-            }
-            Some(spare) => {
-                drop(queue);
-                while self.now_ns() < now + spare {
-                    std::hint::spin_loop();
-                }
-                self.queue()
-            }
-        }
+        rest(&self.queue, queue, &self.leader, spare, |queue| &mut queue.oversleep)
     }
 
     fn run_worker(&self) {

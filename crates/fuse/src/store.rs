@@ -25,15 +25,12 @@ use fuser::{
 };
 
 use crate::pace::{Pacer, Read};
+use crate::session::agree;
 use crate::stats::{Counters, FileStats, Stats};
 use crate::tree::{CONTROL_FOLDER, Control, Tree};
 
 /// The files never change, so the kernel may keep names and attributes for good.
 const TTL: Duration = Duration::from_secs(86_400);
-/// Requests the kernel may have out that nobody waits for. Its default of 12 would hide every device with more slots.
-const BACKGROUND: u16 = 512;
-/// The kernel's own limit to a request (fs.fuse.max_pages_limit).
-const REQUEST_MAX: u32 = 1 << 20;
 
 /// What mount, file system and command share.
 pub(crate) struct Inner {
@@ -119,24 +116,12 @@ pub(crate) struct Store(pub(crate) Arc<Inner>);
 
 impl Filesystem for Store {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wanted = InitFlags::FUSE_ASYNC_READ
-            | InitFlags::FUSE_ASYNC_DIO
+        let wanted = InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA;
-        // Older kernels lack some of them; without asynchronous reads there would be nothing to study.
-        if let Err(lacking) = config.add_capabilities(wanted) {
-            if lacking.contains(InitFlags::FUSE_ASYNC_READ) {
-                return Err(io::Error::from_raw_os_error(libc::ENOSYS));
-            }
-            let _ = config.add_capabilities(wanted & !lacking);
-        }
-        // Each is refused only below 1 or above what fuser offers; the readahead it offers is the kernel's.
-        let refused = |_| io::Error::from_raw_os_error(libc::EINVAL);
-        config.set_max_background(BACKGROUND).map_err(|n| refused(u32::from(n)))?;
-        config.set_congestion_threshold(BACKGROUND).map_err(|n| refused(u32::from(n)))?;
-        config.set_max_write(REQUEST_MAX).map_err(refused)?;
-        Ok(())
+        // Without asynchronous reads there would be nothing to study.
+        agree(config, wanted, InitFlags::FUSE_ASYNC_READ)
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

@@ -38,7 +38,7 @@ pub use object::S3Options;
 #[cfg(feature = "object-store")]
 pub use object::{BucketTree, ObjectStorage};
 #[cfg(feature = "slow")]
-pub use pace::{Haste, Oversleep, SPIN_NS, hurry};
+pub use pace::{Haste, Oversleep, hurry, rest};
 pub use scatter::Scatter;
 #[cfg(feature = "slow")]
 pub use slow::{SlowDevice, SlowStorage};

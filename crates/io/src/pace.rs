@@ -6,8 +6,11 @@
 //!
 //! The numbers are owned by the test `sleep_learns_to_end_in_time`.
 
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
 /// What a timed sleep may oversleep on an idle machine: woken this much early, the rest is spun.
-pub const SPIN_NS: u64 = 20_000;
+const SPIN_NS: u64 = 20_000;
 
 /// How much longer than asked this machine sleeps: 80 us after 30 ms on a virtual machine that went idle meanwhile, 5 us
 /// after 100 us.
@@ -31,6 +34,38 @@ impl Oversleep {
             // One late wake must not make many early ones, which would be spun away.
             let over = slept_ns.saturating_sub(asked_ns).min(200_000);
             self.mean_ns = (self.mean_ns * 15 + over) / 16;
+        }
+    }
+}
+
+/// Lets go of a queue until what comes next is due, in `spare_ns`, or somebody rings `sooner`; until somebody rings where nothing is
+/// to come (`None`). May return early: whoever calls looks at the queue and the clock again.
+pub fn rest<'a, Q>(
+    mutex: &'a Mutex<Q>,
+    mut queue: MutexGuard<'a, Q>,
+    sooner: &Condvar,
+    spare_ns: Option<u64>,
+    oversleep: impl Fn(&mut Q) -> &mut Oversleep,
+) -> MutexGuard<'a, Q> {
+    let begun = Instant::now();
+    let slept_ns = || begun.elapsed().as_nanos() as u64;
+    match spare_ns {
+        None => sooner.wait(queue).unwrap_or_else(PoisonError::into_inner),
+        Some(spare) if spare > SPIN_NS => {
+            let sleep = oversleep(&mut queue).before(spare - SPIN_NS);
+            let woken = sooner.wait_timeout(queue, Duration::from_nanos(sleep));
+            let (mut queue, result) = woken.unwrap_or_else(PoisonError::into_inner);
+            if result.timed_out() {
+                oversleep(&mut queue).learn(sleep, slept_ns());
+            }
+            queue
+        }
+        Some(spare) => {
+            drop(queue);
+            while slept_ns() < spare {
+                std::hint::spin_loop();
+            }
+            mutex.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
 }

@@ -13,7 +13,7 @@
 //! 46 ms, not after 658 (test `reads_overlap_as_the_model_has_it`). A read that is cancelled returns at once; the device
 //! serves it all the same, as devices do.
 
-use crate::{Error, Haste, Meta, Oversleep, SPIN_NS, Storage, Until, hurry};
+use crate::{Error, Haste, Meta, Oversleep, Storage, Until, hurry, rest};
 use bowwave_core::Nanos;
 use bowwave_lab::{Device, DeviceModel};
 use std::collections::HashMap;
@@ -166,25 +166,8 @@ impl Shared {
                 continue;
             }
             let due = queue.device.next_completion().map(|(due, _)| due.0.saturating_sub(self.wake_ns));
-            queue = match due.map(|due| due.saturating_sub(now)) {
-                None => self.sooner.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(spare) if spare > SPIN_NS => {
-                    let sleep = queue.oversleep.before(spare - SPIN_NS);
-                    let woken = self.sooner.wait_timeout(queue, Duration::from_nanos(sleep));
-                    let (mut queue, result) = woken.unwrap_or_else(PoisonError::into_inner);
-                    if result.timed_out() {
-                        queue.oversleep.learn(sleep, self.now_ns().saturating_sub(now));
-                    }
-                    queue
-                }
-                Some(spare) => {
-                    drop(queue);
-                    while self.now_ns() < now + spare {
-                        std::hint::spin_loop();
-                    }
-                    self.queue()
-                }
-            };
+            let spare = due.map(|due| due.saturating_sub(now));
+            queue = rest(&self.queue, queue, &self.sooner, spare, |queue| &mut queue.oversleep);
         }
     }
 }

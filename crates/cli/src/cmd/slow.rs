@@ -22,12 +22,10 @@ use std::time::Duration;
 /// made with that many bytes when it is looked up. Reading .bowwave/stats, files or model in DIR tells JSON; reading
 /// .bowwave/reset sets the counters to 0, the device to idle and starts the log anew.
 #[derive(clap::Args)]
-#[command(allow_missing_positional = true)]
 pub(crate) struct Args {
-    /// Directory to serve, read-only; generated files if not given
-    source: Option<PathBuf>,
-    /// Existing directory to mount on
-    dir: PathBuf,
+    /// Directory to serve, read-only (generated files if not given), and the existing directory to mount it on
+    #[arg(value_names = ["SOURCE", "DIR"], num_args = 1..=2, required = true)]
+    places: Vec<PathBuf>,
     /// hdd, ssd, nfs, s3, one of them with other parts ('hdd,fifo', 's3,slots=16'), or
     /// 'lat=30ms,conn=90MB/s,slots=64,bw=1GB/s'; parts: lat= bw= conn= slots= head fifo skip
     #[arg(long, value_name = "MODEL", default_value = "s3")]
@@ -74,21 +72,31 @@ fn run(args: &Args) -> Result<(), Failure> {
         .device
         .parse()
         .map_err(|error: bowwave_lab::DeviceModelError| Failure::new(USAGE, error.to_string()))?;
+    let (source, dir) = match &args.places[..] {
+        [dir] => (None, dir),
+        [source, dir] => (Some(source), dir),
+        _ => {
+            return Err(Failure::new(
+                USAGE,
+                "more than two places; name a SOURCE and a DIR, or a DIR".into(),
+            ));
+        }
+    };
     // Before any thread starts, so that every thread leaves the signals to us.
     let signals = Signals::take()?;
     if args.exit_with_parent {
         follow_parent();
     }
     let mut store = SlowStore::mount(&Options {
-        source: args.source.clone(),
-        dir: args.dir.clone(),
+        source: source.cloned(),
+        dir: dir.clone(),
         model,
         read_ahead_kb: args.read_ahead_kb,
         log: args.log.clone(),
         metadata: args.metadata,
         round_trip: Duration::from_micros(args.round_trip),
     })?;
-    let what = args.source.as_ref().map_or("generated files".into(), |source| source.display().to_string());
+    let what = source.map_or("generated files".into(), |source| source.display().to_string());
     let pace = model.name().map_or(model.to_string(), |name| format!("{name} ({model})"));
     eprintln!("serving {what} at {pace} on {}; Ctrl-C unmounts", store.dir().display());
 

@@ -7,7 +7,7 @@
 //!   .bowwave/files, model, reset     with a modelled device only: as in a slow store
 //! ```
 
-use bowwave::{Cache, CacheStats, Explained};
+use bowwave::{Cache, CacheStats, Explained, PatternStats};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -99,30 +99,32 @@ pub(crate) fn table(source: &str, served: Served, cache: &Cache) -> String {
         // A string takes whatever is written to it.
         let _ = writeln!(text, "{name:<18} {value:>16}  {what}");
     }
-    let mut rows = BTreeMap::<&str, (u64, u64, u64)>::new();
-    for (_, explained) in cache.explain() {
-        let window = explained.decision.window;
-        let row = rows.entry(explained.decision.pattern.name()).or_default();
-        *row = (row.0 + 1, row.1 + window.size.0, row.2 + window.async_size.0);
-    }
-    let _ = writeln!(text, "\nthe latest decisions by pattern\npattern      readahead       size async_size");
-    for (pattern, (windows, size, async_size)) in rows {
-        let _ = writeln!(
-            text,
-            "{pattern:<12} {windows:>9} {:>10} {:>10}",
-            size / windows.max(1),
-            async_size / windows.max(1)
-        );
+    let _ = writeln!(
+        text,
+        "\npattern      readahead       size async_size  windows decided; their mean pages, and of those nobody waited for"
+    );
+    for row in cache.patterns() {
+        let (size, async_size) = (row.pages / row.windows.max(1), row.pages_async / row.windows.max(1));
+        let _ = writeln!(text, "{:<12} {:>9} {size:>10} {async_size:>10}", row.pattern.name(), row.windows);
     }
     text
 }
 
 /// The same for programs.
-pub(crate) fn json(source: &str, served: Served, stats: &CacheStats) -> String {
-    let figures = figures(served, stats);
+pub(crate) fn json(source: &str, served: Served, cache: &Cache) -> String {
+    let figures = figures(served, &cache.stats());
     let mut object: serde_json::Map<String, serde_json::Value> =
         figures.into_iter().map(|(name, _, value)| (name.to_owned(), value.into())).collect();
     object.insert("source".into(), source.into());
+    let row = |row: PatternStats| {
+        let PatternStats { pattern, windows, pages, pages_async } = row;
+        let row = serde_json::json!({"windows": windows, "pages": pages, "pages_async": pages_async});
+        (pattern.name().to_owned(), row)
+    };
+    object.insert(
+        "patterns".into(),
+        serde_json::Value::Object(cache.patterns().into_iter().map(row).collect()),
+    );
     format!("{:#}\n", serde_json::Value::Object(object))
 }
 

@@ -16,6 +16,7 @@ use super::control::{self, Control, FOLDER, FOLDER_INO, Served};
 use super::files::{Files, Opened};
 use super::modelled::Modelled;
 use super::names::{self, Names, ROOT};
+use crate::session::agree;
 use bowwave::{File, PageBytes};
 use bowwave_io::{Attr, Error, Kind, Listing, TreePath};
 use fuser::{
@@ -33,10 +34,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 
-/// Requests the kernel may have out that nobody waits for.
-const BACKGROUND: u16 = 512;
-/// The kernel's own limit to a request (fs.fuse.max_pages_limit).
-const REQUEST_MAX: u32 = 1 << 20;
 /// Of what the mount makes up itself.
 const TTL: Duration = Duration::from_secs(3600);
 /// An error of one object is written once in this time.
@@ -168,7 +165,7 @@ impl Inner {
             // With a modelled device its figures stand here, as in a slow store.
             (Control::Stats, Some(modelled)) => plain(serde_json::to_vec_pretty(&modelled.stats())),
             (Control::Stats, None) => {
-                control::json(self.source(), self.served(), &self.files.cache().stats()).into_bytes()
+                control::json(self.source(), self.served(), self.files.cache()).into_bytes()
             }
             (Control::Explain, _) => {
                 control::explain(&self.files.cache().explain(), &self.files.lens()).into_bytes()
@@ -275,15 +272,8 @@ impl Filesystem for Mounted {
         if !self.0.kernel_cache {
             wanted |= InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
         }
-        // Older kernels lack some of them: without the last, direct files cannot be mapped shared.
-        if let Err(lacking) = config.add_capabilities(wanted) {
-            let _ = config.add_capabilities(wanted & !lacking);
-        }
-        let refused = |_| io::Error::from_raw_os_error(libc::EINVAL);
-        config.set_max_background(BACKGROUND).map_err(|n| refused(u32::from(n)))?;
-        config.set_congestion_threshold(BACKGROUND).map_err(|n| refused(u32::from(n)))?;
-        config.set_max_write(REQUEST_MAX).map_err(refused)?;
-        Ok(())
+        // Without the last, direct files cannot be mapped shared.
+        agree(config, wanted, InitFlags::empty())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

@@ -21,6 +21,7 @@ use crate::mount::MountError;
 use crate::point::{
     CACHED_SUBTYPE, Ours, check_rights, is_root, mount_as_root, mount_point, refused, set_read_ahead, unmount,
 };
+use crate::session::Serving;
 use bowwave::{Bytes, Cache};
 use bowwave_io::{Error, Tree, TreePath, Until};
 use bowwave_lab::DeviceModel;
@@ -33,7 +34,7 @@ use std::io::{self, PipeReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 /// Threads that wait for sources with questions about names.
@@ -74,12 +75,9 @@ pub fn metrics_address(text: &str) -> Option<SocketAddr> {
 
 /// A mounted source; dropping it unmounts, lazily if files are still open.
 pub struct CachedMount {
+    serving: Serving,
     inner: Arc<Inner>,
-    dir: PathBuf,
     metrics: Option<SocketAddr>,
-    /// Readable, at its end, when the kernel has let go of the mount.
-    ended: PipeReader,
-    session: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl CachedMount {
@@ -121,23 +119,17 @@ impl CachedMount {
         let session = session(inner.clone(), &dir, &shown).map_err(|error| refused(&dir, error))?;
         // The only one that is ever set.
         let _ = inner.notifier.set(session.notifier());
-        let (ended, running) = io::pipe().map_err(MountError::Thread)?;
-        let thread = thread::Builder::new().name("session".into()).spawn(move || {
-            let result = session.run();
-            drop(running);
-            result
-        });
-        let session = Some(thread.map_err(MountError::Thread)?);
-        let mount = Self { inner, dir, metrics, ended, session };
+        let serving = Serving::start(session, dir, || ())?;
+        let mount = Self { serving, inner, metrics };
         if let Some(kib) = options.read_ahead_kb {
-            set_read_ahead(&mount.dir, kib)?;
+            set_read_ahead(mount.dir(), kib)?;
         }
         Ok(mount)
     }
 
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.serving.dir()
     }
 
     /// What is mounted, with no secret in it.
@@ -152,7 +144,7 @@ impl CachedMount {
 
     /// Becomes readable (at its end) when it is unmounted, by whomever: for `poll`.
     pub fn ended(&self) -> &PipeReader {
-        &self.ended
+        self.serving.ended()
     }
 
     /// Unmounts; fails with `EBUSY` ([`io::ErrorKind::ResourceBusy`]) while files are open.
@@ -160,15 +152,7 @@ impl CachedMount {
     /// # Errors
     /// What the system says.
     pub fn unmount(&mut self) -> io::Result<()> {
-        if self.session.as_ref().is_none_or(JoinHandle::is_finished) {
-            return Ok(());
-        }
-        unmount(&self.dir, 0)?;
-        match self.session.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result,
-            Some(Err(_panic)) => Err(io::Error::other("a thread of the mount panicked")),
-            None => Ok(()),
-        }
+        self.serving.unmount()
     }
 
     /// Takes the mount out of the name space at once. Files that are open go on until this process ends.
@@ -176,21 +160,7 @@ impl CachedMount {
     /// # Errors
     /// What the system says.
     pub fn detach(&mut self) -> io::Result<()> {
-        if self.session.as_ref().is_none_or(JoinHandle::is_finished) {
-            return Ok(());
-        }
-        self.session = None;
-        unmount(&self.dir, libc::MNT_DETACH)
-    }
-}
-
-impl Drop for CachedMount {
-    fn drop(&mut self) {
-        if self.unmount().is_err()
-            && let Err(error) = self.detach()
-        {
-            eprintln!("bowwave: cannot unmount {}: {error}; try: umount -l", self.dir.display());
-        }
+        self.serving.detach()
     }
 }
 
