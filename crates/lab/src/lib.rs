@@ -4,6 +4,7 @@
 
 mod bound;
 mod device;
+mod held_out;
 mod judge;
 mod pattern;
 mod play;
@@ -17,6 +18,7 @@ mod world;
 
 pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
+pub use held_out::{Half, Halves, HeldOut, HeldOutCell, Mean, SETTINGS, held_out, held_out_cells};
 pub use judge::{
     Case as JudgeCase, Compared, Judged, Reads as JudgeReads, Record as JudgeRecord, cases as judge_cases,
     compare as judge_compare, trace_line as judge_trace_line,

@@ -29,6 +29,8 @@ pub struct Score {
     pub seconds: f64,
     /// Share of the oracle.
     pub rho: f64,
+    /// Share of what nobody can beat: what a run on a real device is a share of too.
+    pub of_bound: f64,
     /// Useful bytes of those fetched.
     pub eta: f64,
     /// Reads that waited.
@@ -58,6 +60,8 @@ pub struct SweepCell {
     pub online_s: f64,
     /// Bytes that the oracle's schedule fetched, for each useful one.
     pub oracle_amplification: f64,
+    /// Reads that were played, under every policy and the oracle's depths.
+    pub reads: u64,
     /// Policies, in the order asked for.
     pub scores: Vec<Score>,
 }
@@ -83,16 +87,21 @@ pub fn sweep_policies() -> Vec<&'static str> {
 }
 
 /// The brain of that name in a memory of `frames` pages; eras of Linux run under a ceiling of 128 KiB, `NAME@KIB` under
-/// another.
+/// another; `wave:PERCENT:PAGES` is `wave` that tolerates so much waste for what was used, with requests of at most so many
+/// pages (15 and 256 where they are not given).
 pub fn sweep_brain(name: &str, frames: u64) -> Option<Brain> {
     let (base, max) = match name.split_once('@') {
         Some((base, kib)) => (base, kib.parse::<u64>().ok()? / 4),
         None => (name, 32),
     };
-    if base == "wave" {
+    let mut parts = base.split(':');
+    if parts.next() == Some("wave") {
+        let mut number = |default: u64| parts.next().map_or(Some(default), |part| part.parse().ok());
+        let (waste, request) = (number(15)?, number(256)?);
         return Some(Brain::Wave(Config {
             memory: PageCount(frames).bytes(),
-            request_max: PageCount(256),
+            waste_percent: waste.try_into().ok()?,
+            request_max: PageCount(request.max(1)),
             reader_max: PageCount(256),
             ..Config::default()
         }));
@@ -138,14 +147,14 @@ pub fn sweep_play(plan: &Plan, model: &DeviceModel, frames: u64, brain: Brain) -
     world.run()
 }
 
-/// The oracle that may know a file's reads from its open on, at several depths.
-fn oracle(plan: &Plan, model: &DeviceModel, frames: u64) -> WorldOutcome {
+/// The oracle that may know a file's reads from its open on, at several depths; the quickest, and the reads of all.
+fn oracle(plan: &Plan, model: &DeviceModel, frames: u64) -> (WorldOutcome, u64) {
     let bdp =
         (u128::from(model.latency_ns) * u128::from(model.bytes_per_s) / 1_000_000_000) as u64 / PAGE_SIZE + 1;
     let files = plan.files.len().max(1) as u64;
     let most = (frames * 3 / 4 / files).max(64);
     let gap_worth = if model.head.is_some() { bdp } else { bdp / u64::from(model.slots) };
-    let mut best: Option<WorldOutcome> = None;
+    let (mut best, mut reads): (Option<WorldOutcome>, u64) = (None, 0);
     for depth in [2 * bdp, 8 * bdp, most] {
         for gap in [0, gap_worth] {
             let known: Vec<_> = (0..plan.files.len() as u32)
@@ -158,12 +167,13 @@ fn oracle(plan: &Plan, model: &DeviceModel, frames: u64) -> WorldOutcome {
                 plan.descriptors.iter().map(|&file| Rc::clone(&known[file as usize])).collect();
             let brain = rivals::oracle(of_fd, depth.clamp(64, most), PageCount(gap));
             let outcome = sweep_play(plan, model, frames, brain);
+            reads += outcome.reads;
             if best.as_ref().is_none_or(|b| outcome.elapsed < b.elapsed) {
                 best = Some(outcome);
             }
         }
     }
-    best.expect("several depths were tried")
+    (best.expect("several depths were tried"), reads)
 }
 
 /// Jain's index of how fast the threads went.
@@ -213,17 +223,20 @@ pub fn sweep_plan(
 ) -> SweepCell {
     let frames = memory_mib * 256;
     let yard = Yardsticks::of(plan, model);
-    let foreseen = oracle(plan, model, frames);
+    let (foreseen, oracle_reads) = oracle(plan, model, frames);
     let played: Vec<(String, WorldOutcome)> = policies
         .iter()
         .filter_map(|name| Some((name.clone(), sweep_play(plan, model, frames, sweep_brain(name, frames)?))))
         .collect();
     let s = |ns: u64| ns as f64 / 1e9;
+    let reads = oracle_reads + played.iter().map(|(_, outcome)| outcome.reads).sum::<u64>();
+    let bound_s = s(bound_ns(&yard, model));
     let oracle_s = played.iter().map(|(_, o)| o.elapsed.0).chain([foreseen.elapsed.0]).min().map_or(0.0, s);
     let scores = played.into_iter().map(|(policy, outcome)| Score {
         policy,
         seconds: s(outcome.elapsed.0),
         rho: oracle_s / s(outcome.elapsed.0.max(1)),
+        of_bound: bound_s / s(outcome.elapsed.0.max(1)),
         eta: yard.useful_bytes as f64 / (outcome.pages_fetched * PAGE_SIZE).max(1) as f64,
         stalls: outcome.stalls,
         requests: outcome.requests,
@@ -235,9 +248,10 @@ pub fn sweep_plan(
         device: device.into(),
         memory_mib,
         oracle_s,
-        bound_s: s(bound_ns(&yard, model)),
+        bound_s,
         online_s: s(yard.online_ns),
         oracle_amplification: (foreseen.pages_fetched * PAGE_SIZE) as f64 / yard.useful_bytes.max(1) as f64,
+        reads,
         scores: scores.collect(),
     }
 }
@@ -267,5 +281,10 @@ mod tests {
         assert!(sweep_policies().into_iter().all(|name| sweep_brain(name, 256).is_some()));
         assert!(matches!(sweep_brain("ondemand@512", 256), Some(Brain::Era(_, PageCount(128)))));
         assert!(sweep_brain("nobody", 256).is_none());
+        let tuned = sweep_brain("wave:40:64", 256);
+        assert!(
+            matches!(tuned, Some(Brain::Wave(c)) if c.waste_percent == 40 && c.request_max == PageCount(64))
+        );
+        assert!(sweep_brain("wave:many", 256).is_none());
     }
 }

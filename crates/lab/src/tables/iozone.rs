@@ -5,6 +5,8 @@ use super::{Entry, Table};
 use crate::rng::Rng;
 use crate::world::{Brain, DiskModel, MachineModel, Step, World, WorldConfig};
 use bowwave_core::{Nanos, PageCount};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 /// A quarter of the published file and memory: 1 GiB in 512 MiB.
@@ -105,6 +107,13 @@ fn run(entry: &Entry, published: &[(&str, f64, f64)]) -> Table {
         table.figure(name, "KB/s", after, "ondemand-2.6.23", ondemand[at], wave[at]).fitted = fitted;
         let change = (ondemand[at] / legacy[at] - 1.0) * 100.0;
         table.order(format!("{name}: no difference ({change:+.1} %)"), change.abs() <= 3.0);
+        table.floor(
+            format!(
+                "{name}: wave at least nine tenths of on demand's ({:.0} for {:.0} KB/s)",
+                wave[at], ondemand[at]
+            ),
+            wave[at] >= 0.9 * ondemand[at],
+        );
         let percent = if writes(TESTS[at]) { 20.0 } else { 10.0 };
         if !fitted {
             free += 1;
@@ -198,11 +207,16 @@ pub(super) fn t5(entry: &Entry) -> Table {
         table.figure(name, "s", before, "legacy", l, None).fitted = !at_random;
         table.figure(name, "s", after, "ondemand-2.6.23", o, w).fitted = !at_random;
         table.order(format!("{name}: no difference ({:+.1} %)", (o / l - 1.0) * 100.0), near(o, l, 2.0));
+        table.floor(format!("{name}: wave takes no longer ({w:.0} s for {o:.0})"), w <= o * 1.03);
         if at_random {
             table.exact(format!("random: {o:.0} s within 10 % of {after:.0}"), near(o, after, 10.0));
         }
     }
-    table.judged("parity is the claim; the drive's mean seek over 4 GB of an image at an unknown place is not published")
+    table.judged(
+        "parity is the claim; the drive's mean seek over 4 GB of an image at an unknown place is not published. Where every block of a file \
+         larger than memory is read in random order, wave takes reads that meet by chance for streams in step, \
+         and most of what it fetches is lost unread",
+    )
 }
 
 pub(super) fn t6(entry: &Entry) -> Table {
@@ -216,16 +230,16 @@ pub(super) fn t6(entry: &Entry) -> Table {
             WorldConfig::new(MachineModel::Disk(DiskModel::hitachi_2007()), 480_000, brain, &[1 << 20]);
         config.descriptors = vec![0; threads as usize];
         let mut world = World::new(config);
+        // The threads share the requests: who is served sooner makes more of them.
+        let left = Rc::new(Cell::new(10_000_u32));
         for i in 0..threads {
             let mut rng = Rng::named(6, &["T6", &i.to_string()]);
-            let mut left = 10_000 / threads;
+            let left = Rc::clone(&left);
             world.add(
                 Nanos(0),
                 Box::new(move |_| {
-                    if left == 0 {
-                        return Step::End;
-                    }
-                    left -= 1;
+                    let Some(one_less) = left.get().checked_sub(1) else { return Step::End };
+                    left.set(one_less);
                     let at = pages(rng.below(1 << 16) * 16, 16);
                     if rng.below(5) < 3 {
                         Step::Read { fd: i as u32, pages: at, transfer: PageCount(16) }
@@ -257,8 +271,13 @@ pub(super) fn t6(entry: &Entry) -> Table {
     let change = (sums.1 / sums.0 - 1.0) * 100.0;
     table.order(format!("the sum differs by {change:+.1} % (published -0.7 %)"), change.abs() <= 3.0);
     table.order(
-        "more threads take less time, by sorting the queue",
-        times.windows(2).all(|w| w[1] <= w[0] * 1.02),
+        "more threads take less time up to 64, by sorting the queue",
+        times[..4].windows(2).all(|w| w[1] <= w[0] * 1.02),
     );
-    table.judged("sysbench's fsyncs, every hundred requests, are not modelled: times are shorter than published, parity is the claim")
+    table.exact(
+        format!("256 take no longer than 64 ({:.0} s for {:.0})", times[4], times[3]),
+        times[4] <= times[3] * 1.02,
+    );
+    table.judged("sysbench's fsyncs, every hundred requests, are not modelled: and write-back is lazy: parity is the claim. At 256 \
+         threads most requests wait longer than the second after which this elevator takes the oldest first; a queue of then held 128")
 }

@@ -177,7 +177,8 @@ impl WorldConfig {
         });
         Self {
             machine,
-            memory: CacheConfig::of(PageCount(frames)),
+            // No era, rival or wave asks for ghosts, and to keep them is a fourth of the work where memory is scarce.
+            memory: CacheConfig { ghosts_max: 0, ..CacheConfig::of(PageCount(frames)) },
             brain,
             files: laid_out.collect(),
             descriptors: (0..files.len() as u32).collect(),

@@ -1,4 +1,4 @@
-//! The page of `bowwave lab tables --html`: one file with its own style and drawings, light and dark, nothing fetched from
+//! The pages of `bowwave lab tables`, `sweep` and `replay` with `--html`: one file with its own style and drawings, light and dark, nothing fetched from
 //! anywhere. The style is the demo's.
 
 use super::tables::number;
@@ -81,6 +81,115 @@ pub(super) fn replay(answer: &str, cells: &[SweepCell], windows_kib: &[u64]) -> 
     }
     text.push_str("</main>\n</body>\n</html>\n");
     text
+}
+
+/// The page of `bowwave lab sweep`: rho of each policy on each device, and eta against rho; the summary below.
+pub(super) fn sweep(summary: &str, cells: &[SweepCell], policies: &[String]) -> String {
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bowwave lab sweep</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>{}{}</style>\n</head>\n<body>\n<main>\n\
+         <header>\n<p class=\"name\">bowwave {} lab</p>\n<h1>Every policy, as a share of an oracle</h1>\n<p>{} cells: a pattern on a \
+         device in a memory. rho is the oracle's time over the policy's, eta the share of fetched bytes that was used.</p>\n</header>\n",
+        include_str!("../demo/page.css"),
+        include_str!("page.css"),
+        env!("CARGO_PKG_VERSION"),
+        cells.len()
+    );
+    let mut groups: Vec<(String, u64)> =
+        cells.iter().map(|cell| (cell.device.clone(), cell.memory_mib)).collect();
+    groups.sort();
+    groups.dedup();
+    for (device, memory) in &groups {
+        let of = |cell: &&SweepCell| cell.device == *device && cell.memory_mib == *memory;
+        let mut rows: Vec<(&String, f64, f64)> = policies
+            .iter()
+            .map(|policy| {
+                let scores: Vec<_> = cells.iter().filter(of).filter_map(|cell| cell.of(policy)).collect();
+                let n = scores.len().max(1) as f64;
+                let rho = (scores.iter().map(|score| score.rho.max(1e-9).ln()).sum::<f64>() / n).exp();
+                (policy, rho, scores.iter().map(|score| score.eta).sum::<f64>() / n)
+            })
+            .collect();
+        rows.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let _ = write!(
+            text,
+            "<section>\n<h2>{}, {memory} MiB</h2>\n<div class=\"plot\">\n{}</div>\n<div class=\"plot\">\n{}</div>\n</section>\n",
+            escaped(device),
+            bars(&rows),
+            scatter(&rows)
+        );
+    }
+    let _ = write!(
+        text,
+        "<section>\n<h2>All cells</h2>\n<pre>{}</pre>\n</section>\n</main>\n</body>\n</html>\n",
+        escaped(summary)
+    );
+    text
+}
+
+/// A bar a policy: the geometric mean of its rho.
+fn bars(rows: &[(&String, f64, f64)]) -> String {
+    let (step, left) = (18.0, 170.0);
+    let height = step * rows.len() as f64 + 10.0;
+    let mut body = String::new();
+    for (at, (policy, rho, _)) in rows.iter().enumerate() {
+        let (y, long) = (4.0 + step * at as f64, (WIDTH - left - 60.0) * rho);
+        let class = if policy.as_str() == "wave" { "ours" } else { "k128" };
+        let _ = writeln!(
+            body,
+            "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text><line class=\"curve c-{class}\" x1=\"{left}\" x2=\"{:.1}\" y1=\"{:.0}\" \
+             y2=\"{:.0}\"/><text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\">{rho:.2}</text>",
+            left - 8.0,
+            y + 12.0,
+            escaped(policy),
+            left + long,
+            y + 8.0,
+            y + 8.0,
+            left + long + 6.0,
+            y + 12.0
+        );
+    }
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"rho by policy\">\n{body}</svg>\n"
+    )
+}
+
+/// A dot a policy: the mean of its eta over the geometric mean of its rho, both from 0 to 1.
+fn scatter(rows: &[(&String, f64, f64)]) -> String {
+    let (room, tall) = (WIDTH - LEFT - RIGHT, HEIGHT - BOTTOM - 14.0);
+    let (x, y) = (|rho: f64| LEFT + rho.min(1.0) * room, |eta: f64| HEIGHT - BOTTOM - eta.min(1.0) * tall);
+    let mut body = String::new();
+    for quarter in 0..=4 {
+        let v = f64::from(quarter) / 4.0;
+        let _ = writeln!(
+            body,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{:.1}\" y2=\"{:.1}\"/><text class=\"tick\" x=\"{:.0}\" y=\"{:.1}\" \
+             text-anchor=\"end\">{v}</text><text class=\"tick\" x=\"{:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{v}</text>",
+            LEFT + room,
+            y(v),
+            y(v),
+            LEFT - 6.0,
+            y(v) + 4.0,
+            x(v),
+            HEIGHT - BOTTOM + 16.0
+        );
+    }
+    for (policy, rho, eta) in rows {
+        let class = if policy.as_str() == "wave" { "ours" } else { "k128" };
+        let _ = writeln!(
+            body,
+            "<circle class=\"c-{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\"><title>{}: rho {rho:.2}, eta {eta:.2}</title></circle>",
+            x(*rho),
+            y(*eta),
+            escaped(policy)
+        );
+    }
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"eta over rho\">\n{body}<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" \
+         text-anchor=\"middle\">rho</text><text class=\"tick\" x=\"4\" y=\"10\">eta</text></svg>\n",
+        LEFT + room / 2.0,
+        HEIGHT - 6.0
+    )
 }
 
 fn section(text: &mut String, table: &Table) {

@@ -93,7 +93,11 @@ fn play(path: &PathBuf) -> anyhow::Result<ExitCode> {
     };
     match scenario.play() {
         Ok(outcome) => {
-            println!("what must hold held: {} reads in {}", outcome.reads, outcome.elapsed);
+            println!(
+                "what must hold held: {} reads in {:.6} s",
+                outcome.reads,
+                outcome.elapsed.0 as f64 / 1e9
+            );
             Ok(ExitCode::SUCCESS)
         }
         Err(why) => {

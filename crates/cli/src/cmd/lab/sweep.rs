@@ -5,12 +5,21 @@
 //!   seq_64k on s3, 1024 MiB    oracle 0.66 s = 1.02 of the bound
 //!        wave  rho 0.97  eta 0.97 ...
 //! ```
+//!
+//! `--held-out` plays other cells: settings of wave, chosen on one half of patterns, devices and seeds and judged on the other.
 
-use bowwave_lab::{DeviceModel, Params, Set, SweepCell, published, sweep_brain, sweep_cell, sweep_policies};
+use super::page;
+use anyhow::Context as _;
+use bowwave_lab::{
+    DeviceModel, Half, Params, SETTINGS, Score, Set, SweepCell, held_out, held_out_cells, published,
+    sweep_brain, sweep_cell, sweep_policies,
+};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// A name that nobody knows.
 const USAGE: u8 = 64;
@@ -32,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     policy: Vec<String>,
     /// Memory in MiB; may be given several times
-    #[arg(long, value_name = "MIB", default_values_t = [1024])]
+    #[arg(long, value_name = "MIB", default_values_t = [1024, 8])]
     memory: Vec<u64>,
     /// Share of each pattern's volume that is read
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
@@ -43,12 +52,21 @@ pub(crate) struct Args {
     /// Print one line of JSON a cell
     #[arg(long)]
     json: bool,
+    /// Also write a page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Choose wave's settings on half of the patterns, devices and seeds, and judge them on the other half
+    #[arg(long, conflicts_with_all = ["pattern", "device", "policy", "set", "json", "html"])]
+    held_out: bool,
     /// Cells that are played at once
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
 }
 
 pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.held_out {
+        return half_and_half(args);
+    }
     let devices = match devices(args) {
         Ok(devices) => devices,
         Err(error) => return Ok(refused(&error)),
@@ -87,30 +105,9 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let bar = indicatif::ProgressBar::new(jobs.len() as u64);
-    std::thread::scope(|scope| {
-        for _ in 0..args.jobs.clamp(1, jobs.len()) {
-            scope.spawn(|| {
-                while let Some((pattern, device, model, memory)) =
-                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let at = jobs.iter().position(|job| {
-                        std::ptr::eq(job.0, *pattern) && job.1 == *device && job.3 == *memory
-                    });
-                    let cell = sweep_cell(pattern, &params, device, model, *memory, &policies);
-                    if let Ok(mut done) = done.lock() {
-                        done.push((at, cell));
-                    }
-                    bar.inc(1);
-                }
-            });
-        }
+    let (cells, busy) = played(&jobs, args.jobs, |(pattern, device, model, memory)| {
+        sweep_cell(pattern, &params, device, model, *memory, &policies)
     });
-    bar.finish_and_clear();
-    let mut cells = done.into_inner().unwrap_or_default();
-    cells.sort_by_key(|(at, _)| *at);
-    let cells: Vec<SweepCell> = cells.into_iter().map(|(_, cell)| cell).collect();
     let mut out = std::io::stdout().lock();
     for cell in &cells {
         if args.json {
@@ -121,6 +118,112 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if !args.json {
         write!(out, "{}", summary(&cells, &policies))?;
+        let reads: u64 = cells.iter().map(|cell| cell.reads).sum();
+        writeln!(out, "\n{}", pace(reads, busy))?;
+    }
+    if let Some(path) = &args.html {
+        let page = page::sweep(&summary(&cells, &policies), &cells, &policies);
+        std::fs::write(path, page).with_context(|| format!("cannot write the page {}", path.display()))?;
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays every job, `at_once` at a time; what came of them in their order, and the time that cores spent on all of them.
+fn played<J: Sync, C: Send>(jobs: &[J], at_once: usize, play: impl Fn(&J) -> C + Sync) -> (Vec<C>, Duration) {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let bar = indicatif::ProgressBar::new(jobs.len() as u64);
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.clamp(1, jobs.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { return };
+                    let began = on_a_core();
+                    let came = play(job);
+                    let took = on_a_core().saturating_sub(began);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((at, came, took));
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, ..)| *at);
+    let busy = done.iter().map(|(.., took)| *took).sum();
+    (done.into_iter().map(|(_, came, _)| came).collect(), busy)
+}
+
+/// How long this thread has had a core; nothing where the kernel does not say. Others that use the core do not count.
+fn on_a_core() -> Duration {
+    let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(said.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+fn pace(reads: u64, busy: Duration) -> String {
+    let seconds = busy.as_secs_f64();
+    if seconds <= 0.0 {
+        return format!("{reads} reads simulated; this kernel does not say how long a thread has had a core");
+    }
+    format!("{reads} reads simulated in {seconds:.1} s of one core: {:.0} a second", reads as f64 / seconds)
+}
+
+/// The held-out check, and which half is which.
+fn half_and_half(args: &Args) -> anyhow::Result<ExitCode> {
+    let jobs = held_out_cells(args.volume);
+    let memory = args.memory.first().copied().unwrap_or(1024);
+    let (cells, _) = played(&jobs, args.jobs, |job| {
+        let settings = job.settings();
+        (job.halves, sweep_cell(&job.pattern, &job.params, job.device, &job.model, memory, &settings))
+    });
+    let came = held_out(&cells);
+    let mut out = std::io::stdout().lock();
+    for (half, name) in [(Half::Fitted, "fitted"), (Half::Judged, "judged")] {
+        let of = || jobs.iter().filter(|job| job.halves == [half; 3]);
+        let mut patterns: Vec<&str> = of().map(|job| job.pattern.name.as_str()).collect();
+        let mut devices: Vec<&str> = of().map(|job| job.device).collect();
+        patterns.dedup();
+        devices.sort_unstable();
+        devices.dedup();
+        let set = of().next().map(|job| job.params.set.to_string()).unwrap_or_default();
+        writeln!(
+            out,
+            "{name}: {} cells; {}; {set}; {}",
+            of().count(),
+            devices.join(", "),
+            patterns.join(", ")
+        )?;
+    }
+    writeln!(
+        out,
+        "\nsetting            fitted: rho    eta     judged: rho    eta   (geometric mean of rho; {memory} MiB)"
+    )?;
+    for (at, (name, (fitted, judged))) in SETTINGS.iter().zip(&came.means).enumerate() {
+        let mark = match (at == came.chosen, at == came.best) {
+            (true, true) => "  chosen, and the best of the judged half",
+            (true, false) => "  chosen",
+            (false, true) => "  the best of the judged half",
+            _ if at == 0 => "  the default",
+            _ => "",
+        };
+        writeln!(
+            out,
+            "{name:<18} {:>12.3} {:>6.3} {:>15.3} {:>6.3}{mark}",
+            fitted.rho, fitted.eta, judged.rho, judged.eta
+        )?;
+    }
+    let (chosen, best) = (&came.means[came.chosen], &came.means[came.best]);
+    writeln!(
+        out,
+        "\n{} was chosen: rho {:.3} where it was, {:.3} where it was not; the best there has {:.3}, the default {:.3}",
+        SETTINGS[came.chosen], chosen.0.rho, chosen.1.rho, best.1.rho, came.means[0].1.rho
+    )?;
+    writeln!(out, "\nthe default, by the halves of patterns, devices and parameters: rho, eta")?;
+    let word = |half: Half| if half == Half::Fitted { "fitted" } else { "judged" };
+    for ([pattern, device, set], mean) in &came.default {
+        let (pattern, device, set) = (word(*pattern), word(*device), word(*set));
+        writeln!(out, "  {pattern:<8} {device:<8} {set:<8} {:>6.3} {:>6.3}", mean.rho, mean.eta)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -153,9 +256,10 @@ fn shown(cell: &SweepCell) -> String {
     scores.sort_by(|a, b| b.rho.total_cmp(&a.rho));
     for s in scores {
         text.push_str(&format!(
-            "  {:<18} rho {:>6.3}  eta {:>6.3}  {:>9.3} s  {:>8} stalls {:>8} requests  fair {:.2}  {}\n",
+            "  {:<18} rho {:>6.3}  of bound {:>6.3}  eta {:>6.3}  {:>9.3} s  {:>8} stalls {:>8} requests  fair {:.2}  {}\n",
             s.policy,
             s.rho,
+            s.of_bound,
             s.eta,
             s.seconds,
             s.stalls,
@@ -170,28 +274,30 @@ fn shown(cell: &SweepCell) -> String {
 /// Shares and means over all cells, and each cell in which another policy wins at no more waste.
 fn summary(cells: &[SweepCell], policies: &[String]) -> String {
     let mut text = String::from(
-        "\npolicy              geometric mean of rho: regular   all     mean eta   best or equal (1 %)\n",
+        "\npolicy              geometric mean of rho: regular   all  of bound   mean eta   stalls  requests  fair   best or equal (1 %)\n",
     );
     for policy in policies {
-        let mean = |regular: bool| {
-            let logs: Vec<f64> = cells
-                .iter()
-                .filter(|cell| !regular || cell.regular)
-                .filter_map(|cell| cell.of(policy))
-                .map(|score| score.rho.max(1e-9).ln())
-                .collect();
+        let scores = |regular: bool| {
+            cells.iter().filter(move |cell| !regular || cell.regular).filter_map(|cell| cell.of(policy))
+        };
+        let geometric = |regular: bool, of: fn(&Score) -> f64| {
+            let logs: Vec<f64> = scores(regular).map(|score| of(score).max(1e-9).ln()).collect();
             (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
         };
-        let etas: Vec<f64> = cells.iter().filter_map(|cell| cell.of(policy)).map(|score| score.eta).collect();
-        let best = cells
-            .iter()
-            .filter(|cell| cell.of(policy).is_some() && cell.beaten(policy, 1.0).is_none())
-            .count();
+        let mean =
+            |of: fn(&Score) -> f64| scores(false).map(of).sum::<f64>() / scores(false).count().max(1) as f64;
+        let best =
+            cells.iter().filter(|cell| cell.of(policy).is_some() && cell.beaten(policy, 1.0).is_none());
         text.push_str(&format!(
-            "  {policy:<30} {:>13.3} {:>9.3} {:>9.3}   {best} of {}\n",
-            mean(true),
-            mean(false),
-            etas.iter().sum::<f64>() / etas.len().max(1) as f64,
+            "  {policy:<30} {:>13.3} {:>9.3} {:>9.3} {:>9.3} {:>9.0} {:>9.0} {:>5.2}   {} of {}\n",
+            geometric(true, |s| s.rho),
+            geometric(false, |s| s.rho),
+            geometric(false, |s| s.of_bound),
+            mean(|s| s.eta),
+            mean(|s| s.stalls as f64),
+            mean(|s| s.requests as f64),
+            mean(|s| s.fairness),
+            best.count(),
             cells.len()
         ));
     }
@@ -209,8 +315,12 @@ fn summary(cells: &[SweepCell], policies: &[String]) -> String {
     named("cells in which another policy is better at no more waste", wins.collect());
     let below = cells.iter().filter_map(|cell| {
         let (none, own) = (cell.of("none")?, cell.of("wave")?);
-        (own.rho < none.rho * 0.97)
-            .then(|| format!("{} on {}: {:.3} for {:.3}", cell.pattern, cell.device, own.rho, none.rho))
+        (own.rho < none.rho * 0.97).then(|| {
+            format!(
+                "{} on {}, {} MiB: {:.3} for {:.3}",
+                cell.pattern, cell.device, cell.memory_mib, own.rho, none.rho
+            )
+        })
     });
     named("cells in which wave is more than 3 % slower than none", below.collect());
     text
