@@ -104,7 +104,10 @@ pub fn read_trace(text: &str, format: Option<TraceFormat>) -> Result<Trace, Stri
         TraceFormat::Darshan => darshan(text),
         TraceFormat::Csv => csv(text)?,
     };
-    let accesses: Vec<Access> = accesses.into_iter().filter(|access| access.len > 0).collect();
+    // No file is longer than an offset can say.
+    let possible =
+        |a: &Access| a.len > 0 && a.offset.checked_add(a.len).is_some_and(|end| end <= i64::MAX as u64);
+    let accesses: Vec<Access> = accesses.into_iter().filter(possible).collect();
     if accesses.is_empty() {
         return Err("there is no read in this trace".into());
     }
@@ -155,7 +158,7 @@ fn planned(accesses: &[Access]) -> (Plan, f64) {
             && let Some((earlier, took)) = accesses[before].time
             && let Some(op) = plan.ops.get_mut(before)
         {
-            op.think_ns = began.saturating_sub(earlier + took).min(THINK_NS_MAX);
+            op.think_ns = began.saturating_sub(earlier.saturating_add(took)).min(THINK_NS_MAX);
         }
         plan.ops.push(Op {
             thread,
@@ -244,7 +247,7 @@ fn followed(
             let at = if call.name.starts_with('p') { argument(3) } else { Some(file.position) };
             let Some(offset) = at else { return };
             if !call.name.starts_with('p') {
-                file.position += returned;
+                file.position = file.position.saturating_add(returned);
             }
             all.push(Access { thread: pid, file: file.path.clone(), offset, len: returned, time: call.time });
         }
@@ -343,8 +346,8 @@ fn blktrace(text: &str) -> Vec<Access> {
         Some(Access {
             thread,
             file: words[0].to_string(),
-            offset: sector * 512,
-            len: sectors * 512,
+            offset: sector.checked_mul(512)?,
+            len: sectors.checked_mul(512)?,
             time: None,
         })
     };
