@@ -43,6 +43,21 @@ fn an_unknown_name_is_refused_with_the_known_ones() {
 }
 
 #[test]
+fn a_swarm_is_judged_and_a_scenario_is_played() {
+    let out = lab(&["swarm", "--seed", "3", "--seeds", "20"]);
+    assert!(out.status.success(), "{}", text(&out.stdout));
+    assert!(text(&out.stdout).contains("20 worlds from seed 3"), "{}", text(&out.stdout));
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
+    std::fs::write(&good, "machine s3\nfiles 64\nprogram file 0 start 0\n  read 0 4 4\n").unwrap();
+    std::fs::write(&bad, "machine s3\nprogram file 1 start 0\n").unwrap();
+    let played = lab(&["swarm", "--play", good.to_str().unwrap()]);
+    assert!(played.status.success() && text(&played.stdout).contains("1 reads"), "{}", text(&played.stdout));
+    let refused = lab(&["swarm", "--play", bad.to_str().unwrap()]);
+    assert_eq!((refused.status.code(), text(&refused.stderr).contains("no file 1")), (Some(64), true));
+}
+
+#[test]
 fn a_sweep_names_every_policy_and_sums_up() {
     let out = lab(&[
         "sweep",

@@ -119,7 +119,8 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         write!(out, "{}", summary(&cells, &policies))?;
         let reads: u64 = cells.iter().map(|cell| cell.reads).sum();
-        writeln!(out, "\n{}", pace(reads, busy))?;
+        // Not among the figures, which are the same on every machine.
+        eprintln!("{}", pace(reads, busy));
     }
     if let Some(path) = &args.html {
         let page = page::sweep(&summary(&cells, &policies), &cells, &policies);
