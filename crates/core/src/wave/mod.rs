@@ -23,7 +23,7 @@
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, half of it where it is cheap (lengths.rs) | ends of runs |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
-//! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again | arrivals; else never |
+//! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again; while much is lost unread, only long runs are fetched ahead of | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more | advice |
@@ -371,6 +371,11 @@ pub struct Wave {
     unread: u64,
     /// Of those, pages whose stream has ended: they were fetched in vain.
     dead: u64,
+    /// Of late, pages that the cache lost before anybody read them, and pages that were fetched, by whomever, and read; and
+    /// whether too much is lost (R12).
+    vain: u64,
+    read_of_late: u64,
+    losing: bool,
     /// Pages that readers of streams have paid for by waiting (R3), at most [`SPECULATION_MAX`].
     credit: u64,
     /// Pages lost unread in this epoch.
@@ -406,6 +411,9 @@ impl Wave {
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
             dead: 0,
+            vain: 0,
+            read_of_late: 0,
+            losing: false,
             credit: 0,
             lost: 0,
             longest_ns: [0; 2],
@@ -593,6 +601,7 @@ impl Wave {
         let useful = f.table.clear(PageBit::Ahead, pages).0;
         self.counters.pages_used += f.table.set(PageBit::Used, pages).0;
         self.counters.pages_useful += useful;
+        self.read_of_late += useful;
         self.unread -= useful;
         self.dead = self.dead.min(self.unread);
         useful
@@ -640,6 +649,7 @@ impl Wave {
         let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
         let count: u64 = lost.iter().map(|run| run.count.0).sum();
         self.lost += count;
+        self.vain += count;
         // Where what is out fills much of the memory, it is the memory that is short.
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;

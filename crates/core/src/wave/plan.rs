@@ -22,7 +22,7 @@
 use super::lengths::Lengths;
 use super::locate::Place;
 use super::stream::{Course, Stream, StreamId};
-use super::{Advice, EPOCH, SPECULATION_MAX, SPECULATION_MIN, Turn, USED_PERCENT, Wanted, Wave};
+use super::{Advice, EPOCH, LOST_FEW, SPECULATION_MAX, SPECULATION_MIN, Turn, USED_PERCENT, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -46,6 +46,8 @@ const SISTERS_MAX: usize = 256;
 const WAITING_MAX: usize = 1024;
 /// A run is taken to go on for at most so many times what it has come.
 const PROMISE: u64 = 4;
+/// Reads of a stream before anything is fetched ahead of it where much is lost unread.
+const LOSING_READS: u64 = 4;
 /// No rule wants less ahead of a stream than this.
 const AHEAD_MIN: u64 = 4;
 
@@ -67,6 +69,8 @@ impl Wave {
             return;
         }
         self.counters.reads += 1;
+        self.weigh_losses();
+        let Some(f) = self.files.get_mut(&id) else { return };
         let marked = f.table.clear(PageBit::Mark, pages).0;
         let place = self.place(id, pages);
         let in_stream =
@@ -81,6 +85,7 @@ impl Wave {
         self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
+        self.read_of_late += missing;
         let device = self.files[&id].device;
         if missing > 0
             && let Some(queue) = self.queues.get_mut(&device)
@@ -332,7 +337,7 @@ impl Wave {
         let Some(s) = self.streams.get(sid) else { return };
         let id = s.file;
         let f = &self.files[&id];
-        if f.random {
+        if f.random || self.losing {
             return;
         }
         let n = pages.count.0;
@@ -402,6 +407,9 @@ impl Wave {
     /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
     /// newest that went on did.
     fn open_in_step(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        if self.losing {
+            return;
+        }
         let Some(f) = self.files.get_mut(&id) else { return };
         let went_on = f.fates.count_ones();
         if went_on < 3 || 2 * u64::from(went_on) < f.fates_newest.min(64) {
@@ -439,7 +447,7 @@ impl Wave {
     /// R10: streams that go in step come to the end of what is out one after the other. When one has waited, those behind it
     /// whose windows are small are not left to wait in their turn.
     fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        let Some(s) = self.streams.get(sid) else { return };
+        let Some(s) = self.streams.get(sid).filter(|_| !self.losing) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
         let short = |sister: &StreamId| {
@@ -624,7 +632,24 @@ impl Wave {
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
         }
+        if self.losing {
+            let proved = if s.reads > LOSING_READS { s.progress() } else { 0 };
+            (target, why) = (target.min(proved), Why("R12 much is lost unread"));
+        }
         (target, why)
+    }
+
+    /// R12: whether the cache loses more of what was fetched than speculation may waste, 15 % of what is read. Half of both is
+    /// forgotten each time that as much as memory holds was read, for so long it takes to lose a page.
+    ///
+    /// In a file that is read at random and larger than memory, reads meet by chance, and what is fetched for such runs is gone
+    /// before its turn comes. A run of more than [`LOSING_READS`] reads has as much ahead as it is long all the same.
+    pub(super) fn weigh_losses(&mut self) {
+        if self.read_of_late + self.vain > self.memory_believed {
+            (self.read_of_late, self.vain) = (self.read_of_late / 2, self.vain / 2);
+        }
+        let allowed = LOST_FEW + self.read_of_late * u64::from(self.config.waste_percent) / 100;
+        self.losing = self.vain > allowed;
     }
 
     /// Half the memory believed in, divided by the streams, and by as many more as the last epoch has brought to those that were
@@ -674,7 +699,7 @@ impl Wave {
         let reads = s.reads;
         let ends =
             f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
-        let runs_max = runs_max.min(ends);
+        let runs_max = runs_max.min(ends).min(if self.losing { reads / 4 } else { u64::MAX });
         let ahead = s.ahead.min(runs_max) as i64;
         let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
         if distance > ahead / 2 && distance > 0 {

@@ -1,0 +1,54 @@
+//! A file that memory does not hold, read in an order that nobody can foresee: `wave` must not make it worse (R12).
+//!
+//! ```text
+//! 256 MiB in random order, each block once, 12 or 117 MiB of memory, hdd
+//!   runs are met by chance, and more of them the more was read; what is fetched for them is lost before its turn
+//!   at most a tenth slower than on demand, at most twice the bytes
+//! ```
+
+use bowwave_core::{Config, Extent, Nanos, PageCount};
+use bowwave_lab::{Brain, DeviceModel, MachineModel, Step, World, WorldConfig};
+use std::collections::VecDeque;
+
+const FILE_PAGES: u64 = 1 << 16;
+
+/// Nanoseconds and pages fetched.
+fn shuffled(brain: Brain, frames: u64, block: u64) -> (u64, u64) {
+    let made = WorldConfig::new(MachineModel::Plain(DeviceModel::HDD), frames, brain, &[FILE_PAGES]);
+    let mut order: Vec<u64> = (0..FILE_PAGES / block).collect();
+    let mut dice = 7_u64;
+    for i in (1..order.len()).rev() {
+        // Knuth's MMIX.
+        dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        order.swap(i, ((dice >> 33) % (i as u64 + 1)) as usize);
+    }
+    let mut left = VecDeque::from(order);
+    let mut world = World::new(made);
+    world.add(
+        Nanos(0),
+        Box::new(move |_| {
+            let Some(at) = left.pop_front() else { return Step::End };
+            Step::Read { fd: 0, pages: Extent::new(at * block, block), transfer: PageCount(block) }
+        }),
+    );
+    let outcome = world.run();
+    world.check();
+    (outcome.elapsed.0, outcome.pages_fetched)
+}
+
+#[test]
+fn a_shuffled_file_larger_than_memory() {
+    for (frames, block) in [(3_000, 8), (30_000, 8), (30_000, 32)] {
+        let config = Config {
+            memory: PageCount(frames).bytes(),
+            request_max: PageCount(256),
+            reader_max: PageCount(256),
+            ..Config::default()
+        };
+        let demand = shuffled(Brain::era("ondemand-2.6.23", 256), frames, block);
+        let wave = shuffled(Brain::Wave(config), frames, block);
+        println!("{frames} frames, blocks of {block}: on demand {demand:?}, wave {wave:?}");
+        assert!(wave.0 <= demand.0 + demand.0 / 10, "{frames} {block}: {} ns for {}", wave.0, demand.0);
+        assert!(wave.1 <= 2 * demand.1, "{frames} {block}: {} pages for {}", wave.1, demand.1);
+    }
+}
