@@ -20,7 +20,7 @@
 //! been read, or two thirds proved.
 
 use crate::units::{Extent, PageIndex};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 
 /// Region sizes in pages: 256 KiB, 1 MiB, 4 MiB, 16 MiB, 64 MiB.
 pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
@@ -60,6 +60,8 @@ struct Region {
     last: u64,
     /// Its fill has been counted.
     ended: bool,
+    /// It stands in line to be looked at.
+    in_line: bool,
 }
 
 /// Random reads of one file, by region.
@@ -69,6 +71,8 @@ pub(crate) struct Density {
     reads: u64,
     /// Pages of regions bought thin, less [`THICK`] for each that was read since.
     thin: u64,
+    /// Regions that have not ended, and the read that touched them when they got in line.
+    line: VecDeque<(u64, (u8, u64))>,
     /// For each scale: regions that ended, and the share of them that was read, in 1/256, averaged.
     fill: [(u32, u64); SCALES.len()],
 }
@@ -95,6 +99,9 @@ impl Density {
             region.pages_read += pages.count.0;
             region.paid_ns = region.paid_ns.saturating_add(wait_ns);
             region.last = now;
+            if !core::mem::replace(&mut region.in_line, true) {
+                self.line.push_back((now, key));
+            }
             let region = *region;
             let extent = Extent::new(number * scale, scale);
             let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
@@ -150,25 +157,26 @@ impl Density {
         }
     }
 
-    /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale.
+    /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale. O(1) a read:
+    /// each region that has not ended stands in line once.
     fn forget_old(&mut self) {
-        if !self.reads.is_multiple_of(16) && self.regions.len() <= REGIONS_MAX {
-            return;
-        }
         let reads = self.reads;
-        let fill = &mut self.fill;
-        for (&(s, _), region) in &mut self.regions {
-            if region.ended
-                || reads - region.last < LEFT_ALONE
-                || !(region.bought || region.count >= GATHER_MIN)
-            {
+        while let Some(&(_, key)) = self.line.front().filter(|(touched, _)| touched + LEFT_ALONE <= reads) {
+            self.line.pop_front();
+            let Some(region) = self.regions.get_mut(&key) else { continue };
+            if region.last + LEFT_ALONE > reads {
+                self.line.push_back((region.last, key));
+                continue;
+            }
+            region.in_line = false;
+            if region.ended || !(region.bought || region.count >= GATHER_MIN) {
                 continue;
             }
             region.ended = true;
-            let scale = SCALES[s as usize];
+            let scale = SCALES[key.0 as usize];
             let share = 256 * region.pages_read.min(scale) / scale;
-            let (n, mean) = fill[s as usize];
-            fill[s as usize] = (n + 1, if n == 0 { share } else { (mean * 3 + share) / 4 });
+            let (n, mean) = self.fill[key.0 as usize];
+            self.fill[key.0 as usize] = (n + 1, if n == 0 { share } else { (mean * 3 + share) / 4 });
         }
         if self.regions.len() > REGIONS_MAX {
             // The older half goes.
