@@ -337,7 +337,7 @@ impl Wave {
         let Some(s) = self.streams.get(sid) else { return };
         let id = s.file;
         let f = &self.files[&id];
-        if f.random || self.losing {
+        if f.random || self.losing && !f.sequential {
             return;
         }
         let n = pages.count.0;
@@ -632,9 +632,9 @@ impl Wave {
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
         }
-        if self.losing {
-            let proved = if s.reads > LOSING_READS { s.progress() } else { 0 };
-            (target, why) = (target.min(proved), Why("R12 much is lost unread"));
+        let proved = if s.reads > LOSING_READS { s.progress() } else { 0 };
+        if self.losing && !f.sequential && proved < target {
+            (target, why) = (proved, Why("R12 much is lost unread"));
         }
         (target, why)
     }
