@@ -30,16 +30,15 @@ const GATHER_MIN: u64 = 4;
 const CHANCE_BITS: u64 = 14;
 /// Regions watched in a file; when there are more, those read longest ago go.
 const REGIONS_MAX: usize = 4096;
-/// One page in this many must have been read,
+/// One page in this many must have been read; where gaps are dear, half of them;
 const THICK: u64 = 32;
-/// or in so many while no three regions of its size have ended, or a twelfth of those that did was read.
+const THICK_DEAR: u64 = 2;
+/// or one in so many while no three regions of its size have ended, or a twelfth of those that did was read.
 const THICK_FIRST: u64 = 256;
 const FILL_THIN: u64 = 21;
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
 /// lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
-/// The same where gaps are dear: half.
-const THICK_DEAR: u64 = 2;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
 /// gaps are dear.
 const FILL_MIN: u64 = 102;

@@ -63,14 +63,13 @@ struct Asked {
 
 impl Wave {
     pub(super) fn read(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) {
+        self.weigh_losses();
         let Some(f) = self.files.get_mut(&id) else { return };
         let pages = pages.intersection(Extent::new(0, f.end));
         if pages.is_empty() {
             return;
         }
         self.counters.reads += 1;
-        self.weigh_losses();
-        let Some(f) = self.files.get_mut(&id) else { return };
         let marked = f.table.clear(PageBit::Mark, pages).0;
         let place = self.place(id, pages);
         let in_stream =
