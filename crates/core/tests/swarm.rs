@@ -20,6 +20,7 @@ use bowwave_core::{
     Action, Advice, Bytes, Config, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex,
     Wave,
 };
+use bowwave_fuzz::Chance;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -64,27 +65,19 @@ fn twice(seed: u64) {
 
 // ---- chance --------------------------------------------------------------------------------------------------------
 
-/// SplitMix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    /// One of `0..n`.
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
+/// What a scenario draws.
+trait Draws {
     /// Of any magnitude up to 2^bits.
+    fn scale(&mut self, bits: u64) -> u64;
+    /// One time in `n`.
+    fn one_in(&mut self, n: u64) -> bool;
+}
+
+impl Draws for Chance {
     fn scale(&mut self, bits: u64) -> u64 {
         let shift = self.below(bits + 1);
         self.below(1 << shift) + (1 << shift) / 2
     }
-    /// One time in `n`.
     fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -131,7 +124,7 @@ const KINDS: usize = 13;
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         let request_max = 1 << chance.below(10);
         let config = Config {
             memory: Bytes(chance.scale(34)),
@@ -176,7 +169,8 @@ impl World {
     }
 
     fn any_file(&mut self) -> u64 {
-        self.chance.below(self.file_max + u64::from(self.chance.0.is_multiple_of(64)))
+        let beyond = self.chance.one_in(64);
+        self.chance.below(self.file_max + u64::from(beyond))
     }
 
     fn read(&mut self) -> Input {
@@ -205,7 +199,7 @@ impl World {
         }
         let end = self.files.get(&self.readers[who].file).copied().unwrap_or(100).max(1);
         let random = self.chance.below(end);
-        let near = self.chance.next();
+        let near = self.chance.number();
         let r = &mut self.readers[who];
         r.page = match r.habit {
             Habit::Forward => r.page + r.pages,
@@ -413,7 +407,7 @@ fn play(seed: u64, checked: bool) -> Seen {
 #[test]
 fn the_queue_empties() {
     for seed in 1..20 {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         let mut wave = Wave::new(Config::default());
         let size = Bytes(chance.scale(16) * PAGE_SIZE + 1);
         wave.handle(Nanos(0), Input::Open { file: FileId(1), device: 0, size });

@@ -1,10 +1,11 @@
 //! A source through our page cache, as programs see it: bytes, names, changes, faults, and the end of a mount.
 
+mod common;
+
 use bowwave::Bytes;
 use bowwave_fuse::{CachedMount, CachedOptions, CachedSource, MountError};
-use bowwave_io::{
-    Attr, DirTree, Error, Faults, FaultyStorage, FileStorage, Listing, Storage, Tree, TreePath, Until,
-};
+use bowwave_io::{Attr, DirTree, Error, Faults, Listing, Storage, Tree, TreePath, Until};
+use common::FaultyTree;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -176,28 +177,6 @@ fn a_changed_object_is_stale_and_new_when_opened_again() {
     assert!(buffer == old[..], "what was cached of the old one is of the old one");
 }
 
-/// A directory whose files have bad days.
-struct Faulty(DirTree, Faults);
-
-impl Tree for Faulty {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-    fn list(&self, folder: &TreePath, until: &Until) -> Result<Listing, Error> {
-        self.0.list(folder, until)
-    }
-    fn look_up(&self, path: &TreePath, until: &Until) -> Result<Attr, Error> {
-        self.0.look_up(path, until)
-    }
-    fn open(&self, path: &TreePath, _: &Until) -> Result<Arc<dyn Storage>, Error> {
-        let inner = FileStorage::open(Path::new(self.0.name()).join(path.as_path()))?;
-        Ok(Arc::new(FaultyStorage::new(inner, self.1)))
-    }
-    fn read_link(&self, path: &TreePath, until: &Until) -> Result<PathBuf, Error> {
-        self.0.read_link(path, until)
-    }
-}
-
 #[test]
 fn faults_of_a_store_make_no_wrong_byte_and_no_hang() {
     if !possible() {
@@ -216,7 +195,7 @@ fn faults_of_a_store_make_no_wrong_byte_and_no_hang() {
         wrong_ppm: 10_000,
         change_at: None,
     };
-    let tree = Faulty(DirTree::open(place.source()).unwrap(), faults);
+    let tree = FaultyTree::open(&place.source(), move || faults);
     place.mount(Arc::new(tree), Bytes(4 << 20), Duration::from_secs(5)).unwrap();
     let path = place.mounted().join("data");
     let begun = Instant::now();

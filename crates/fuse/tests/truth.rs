@@ -4,17 +4,20 @@
 //! Eight threads read the same files through descriptors (`pread`) and through mappings, private and shared, opening them anew
 //! now and then; the kernel's page cache and its readahead are between them and us. 5 % of the store's reads fail, 1 % stall
 //! longer than the mount waits for one attempt (half a second in the short run), 1 % have a short body, 1 % another length. One
-//! file changes again and again while it is read: from then on its older descriptors say ESTALE, and never a mix. A mapped page that cannot be had would end its program by
-//! SIGBUS; here it is copied by the kernel (`process_vm_readv`), which says EFAULT instead. The readers are a process of their own:
-//! a process that serves a mount and maps its files waits for itself as soon as it needs its own address space for both.
+//! file changes again and again while it is read: from then on its older descriptors say ESTALE, and never a mix. A mapped page that
+//! cannot be had would end its program by SIGBUS; here it is copied by the kernel (`process_vm_readv`), which says EFAULT instead. The
+//! readers are a process of their own: a process that serves a mount and maps its files waits for itself as soon as it needs its own
+//! address space for both.
 //!
 //! `BOWWAVE_FUZZ_SECONDS=600 cargo test -p bowwave-fuse --test truth -- --nocapture` goes on for ten minutes.
 
+mod common;
+
 use bowwave::Bytes;
 use bowwave_fuse::{CachedMount, CachedOptions, CachedSource};
-use bowwave_io::{
-    Attr, DirTree, Error, Faults, FaultyStorage, FileStorage, Listing, Storage, Tree, TreePath, Until,
-};
+use bowwave_fuzz::Chance;
+use bowwave_io::Faults;
+use common::FaultyTree;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -43,53 +46,24 @@ fn content(file: u64, changed: bool) -> Vec<u8> {
     (0..LEN).map(|at| byte(file, changed, at)).collect()
 }
 
-/// A directory whose files have bad days, each opening another.
-struct BadDays(DirTree, AtomicU64);
-
-impl Tree for BadDays {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-    fn list(&self, folder: &TreePath, until: &Until) -> Result<Listing, Error> {
-        self.0.list(folder, until)
-    }
-    fn look_up(&self, path: &TreePath, until: &Until) -> Result<Attr, Error> {
-        self.0.look_up(path, until)
-    }
-    fn open(&self, path: &TreePath, _: &Until) -> Result<Arc<dyn Storage>, Error> {
-        let inner = FileStorage::open(Path::new(self.0.name()).join(path.as_path()))?;
-        let faults = Faults {
-            seed: self.1.fetch_add(1, Ordering::Relaxed),
-            errors_ppm: 50_000,
-            stalls_ppm: 10_000,
-            stall: if seconds().is_some() { Duration::from_secs(10) } else { Duration::from_millis(500) },
-            short_ppm: 10_000,
-            wrong_ppm: 10_000,
-            change_at: None,
-        };
-        Ok(Arc::new(FaultyStorage::new(inner, faults)))
-    }
-    fn read_link(&self, path: &TreePath, until: &Until) -> Result<PathBuf, Error> {
-        self.0.read_link(path, until)
+/// The faults of each file that is opened, each from another seed.
+fn bad_days() -> impl Fn() -> Faults + Send + Sync {
+    let stall = if seconds().is_some() { Duration::from_secs(10) } else { Duration::from_millis(500) };
+    let opened = AtomicU64::new(1);
+    move || Faults {
+        seed: opened.fetch_add(1, Ordering::Relaxed),
+        errors_ppm: 50_000,
+        stalls_ppm: 10_000,
+        stall,
+        short_ppm: 10_000,
+        wrong_ppm: 10_000,
+        change_at: None,
     }
 }
 
 /// How long a run was asked for.
 fn seconds() -> Option<u64> {
     std::env::var("BOWWAVE_FUZZ_SECONDS").ok()?.parse().ok()
-}
-
-/// SplitMix64.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
 }
 
 /// A mapping of a whole file.
@@ -133,7 +107,7 @@ struct Sum {
 
 /// One reader, until its reads are done and the time is over.
 fn reader(seed: u64, dir: &Path, end: Instant, sum: &Sum) {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let mut buffer = vec![0; 300_000];
     let (mut read, mut at) = (0, 0);
     while read < READS || Instant::now() < end {
@@ -233,7 +207,7 @@ fn readers_of_a_mount_get_the_truth_or_an_error() {
     for file in 0..FILES {
         fs::write(source.join(format!("{file}")), content(file, false)).unwrap();
     }
-    let tree = BadDays(DirTree::open(&source).unwrap(), AtomicU64::new(1));
+    let tree = FaultyTree::open(&source, bad_days());
     let mount = CachedMount::mount(CachedOptions {
         source: CachedSource::Tree(Arc::new(tree)),
         dir: dir.clone(),

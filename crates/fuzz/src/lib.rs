@@ -115,9 +115,9 @@ fn play(name: &str, seed: Option<u64>, input: &[u8], target: &impl Fn(&[u8])) {
 
 /// The input of a seed.
 fn input(corpus: &[&[u8]], seed: u64) -> Vec<u8> {
-    let mut chance = Chance(seed);
-    let mut bytes = corpus[chance.below(corpus.len())].to_vec();
-    for _ in 0..=chance.next() % EDITS_MAX {
+    let mut chance = Chance::new(seed);
+    let mut bytes = corpus[chance.place(corpus.len())].to_vec();
+    for _ in 0..=chance.number() % EDITS_MAX {
         edit(&mut bytes, corpus, &mut chance);
         bytes.truncate(INPUT_BYTES_MAX);
     }
@@ -125,29 +125,29 @@ fn input(corpus: &[&[u8]], seed: u64) -> Vec<u8> {
 }
 
 fn edit(bytes: &mut Vec<u8>, corpus: &[&[u8]], chance: &mut Chance) {
-    let at = chance.below(bytes.len() + 1);
-    let end = at + chance.below(bytes.len() - at + 1);
-    match chance.next() % 9 {
-        0 if at < bytes.len() => bytes[at] ^= 1 << chance.below(8),
-        1 if at < bytes.len() => bytes[at] = chance.next() as u8,
+    let at = chance.place(bytes.len() + 1);
+    let end = at + chance.place(bytes.len() - at + 1);
+    match chance.number() % 9 {
+        0 if at < bytes.len() => bytes[at] ^= 1 << chance.place(8),
+        1 if at < bytes.len() => bytes[at] = chance.number() as u8,
         2 => drop(bytes.drain(at..end)),
         3 => {
             let again = bytes[at..end].to_vec();
-            let times = 1 + chance.below(4).pow(3);
+            let times = 1 + chance.place(4).pow(3);
             let all = again.repeat(times.min(INPUT_BYTES_MAX / again.len().max(1)));
             drop(bytes.splice(at..at, all));
         }
         4 => {
-            let other = corpus[chance.below(corpus.len())];
+            let other = corpus[chance.place(corpus.len())];
             bytes.truncate(at);
-            bytes.extend(&other[chance.below(other.len() + 1)..]);
+            bytes.extend(&other[chance.place(other.len() + 1)..]);
         }
-        5 => drop(bytes.splice(at..at, PIECES[chance.below(PIECES.len())].iter().copied())),
+        5 => drop(bytes.splice(at..at, PIECES[chance.place(PIECES.len())].iter().copied())),
         6 => {
             // A piece of another in the place of one of ours.
-            let other = corpus[chance.below(corpus.len())];
-            let from = chance.below(other.len() + 1);
-            let to = from + chance.below(other.len() - from + 1);
+            let other = corpus[chance.place(corpus.len())];
+            let from = chance.place(other.len() + 1);
+            let to = from + chance.place(other.len() - from + 1);
             drop(bytes.splice(at..end, other[from..to].iter().copied()));
         }
         _ => {
@@ -155,30 +155,43 @@ fn edit(bytes: &mut Vec<u8>, corpus: &[&[u8]], chance: &mut Chance) {
             let digit = |byte: &u8| byte.is_ascii_digit();
             let Some(start) = bytes[at..].iter().position(digit).map(|i| at + i) else { return };
             let end = bytes[start..].iter().position(|b| !digit(b)).map_or(bytes.len(), |i| start + i);
-            let odd = if chance.below(4) == 0 {
-                chance.next().to_string()
+            let odd = if chance.place(4) == 0 {
+                chance.number().to_string()
             } else {
-                NUMBERS[chance.below(NUMBERS.len())].into()
+                NUMBERS[chance.place(NUMBERS.len())].into()
             };
             drop(bytes.splice(start..end, odd.into_bytes()));
         }
     }
 }
 
-/// SplitMix64.
-struct Chance(u64);
+/// Numbers drawn from a seed, by SplitMix64: the same ones each time. O(1) a number.
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
 
 impl Chance {
-    fn next(&mut self) -> u64 {
+    /// Begins at `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    /// One of `0..n`, for an `n` above 0.
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+
+    /// One of `0..n`; 0 for an `n` of 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.number() % n.max(1)
+    }
+
+    /// A place among `len`.
+    fn place(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
     }
 }
 
