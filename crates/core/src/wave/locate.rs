@@ -358,14 +358,6 @@ impl Wave {
         Some(s)
     }
 
-    /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.
-    fn not_active(&mut self, (epoch, before): (u32, bool)) {
-        let now = epoch == self.epoch;
-        let then = if now { before } else { epoch == self.epoch.wrapping_sub(1) };
-        self.active_now = self.active_now.saturating_sub(u64::from(now));
-        self.active_before[0] = self.active_before[0].saturating_sub(u64::from(then));
-    }
-
     /// Notes a stray of `actor` and says whether it is the third at equal distance.
     fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
         let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
@@ -377,17 +369,6 @@ impl Wave {
         }
         let (d1, d2) = (q.wrapping_sub(a) as i64, a.wrapping_sub(b) as i64);
         (d1 != 0 && d1.abs_diff(d2) <= 1 && d1.unsigned_abs() > pages.count.0).then_some(d1)
-    }
-
-    /// The seed sown as number `serial` went on.
-    fn went_on(&mut self, id: FileId, serial: u64) {
-        let Some(f) = self.files.get_mut(&id) else { return };
-        if serial > f.fates_newest {
-            f.fates = f.fates.checked_shl((serial - f.fates_newest).min(64) as u32).unwrap_or(0) | 1;
-            f.fates_newest = serial;
-        } else if f.fates_newest - serial < 64 {
-            f.fates |= 1 << (f.fates_newest - serial);
-        }
     }
 
     /// Remembers what `actor` reads, and what was known of it, until it says how long that took.

@@ -40,11 +40,17 @@
 mod density;
 mod device;
 mod footprint;
+mod in_step;
+mod input;
 mod lengths;
 mod locate;
+mod losses;
 mod plan;
 mod queue;
+mod sending;
+mod shares;
 mod stream;
+mod strides;
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::table::{PageBit, PageTable};
@@ -54,229 +60,18 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use density::Density;
 use device::Sent;
-use lengths::{Lengths, USED_PERCENT};
-use queue::{Queue, Turn, Wanted, piece_pages, take_next, together};
+use lengths::Lengths;
+use queue::{Queue, Turn, Wanted};
 use stream::{Course, StreamId, Streams};
+
+pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
 const SEEDS_MAX: usize = 4096;
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
-/// Streams below pages that were dropped that may have asked for them.
-const DROPPED_FROM_MAX: usize = 4;
-/// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
-const LOST_FEW: u64 = 64;
-const LOST_SHARE: u64 = 16;
 /// Arrivals remembered: twice what can be in flight.
 const ARRIVALS_MAX: usize = 1024;
-/// Pages that may be out unread under an absolute waste ceiling before anything was used: 128 KiB.
-const WASTE_FREE: u64 = 32;
-/// Speculation that a run may have out before it has used anything: 2 MiB.
-const SPECULATION_MIN: u64 = 512;
-/// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
-/// object store.
-const SPECULATION_MAX: u64 = 12288;
-/// An active stream is one that was touched in this epoch or the last.
-const EPOCH: Nanos = Nanos::from_ms(2000);
-
-/// What a driver fixes for a run. Everything else is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// Memory that prefetched pages may occupy. Half of it is shared out to streams (R13).
-    pub memory: Bytes,
-    /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
-    pub waste_percent: u32,
-    /// Whether that is absolute: then nothing is fetched ahead while more is out unread than 128 KiB and that
-    /// share of what was used, whatever it would have saved. Default: no.
-    pub waste_absolute: bool,
-    /// Largest request that the driver can send at once.
-    pub request_max: PageCount,
-    /// Pages that the reader's own read brings at once, however large it is; the rest is ours (R14).
-    pub reader_max: PageCount,
-}
-
-impl Default for Config {
-    /// 1 GiB, 15 %, requests of 128 KiB: what an unprivileged driver has where nothing is known of the machine.
-    fn default() -> Self {
-        Self {
-            memory: Bytes(1 << 30),
-            waste_percent: 15,
-            waste_absolute: false,
-            request_max: PageCount(32),
-            reader_max: PageCount(32),
-        }
-    }
-}
-
-/// Names a fetch from its [`Action::Fetch`] to its arrival or failure.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct FetchId(pub u64);
-
-/// What a program says of its reads (posix_fadvise).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Advice {
-    /// Nothing special.
-    Normal,
-    /// In order.
-    Sequential,
-    /// In no order: fetch nothing ahead.
-    Random,
-    /// These pages soon: fetch them.
-    WillNeed,
-    /// Not these pages: forget them.
-    DontNeed,
-}
-
-/// What a driver tells. All but `Read` are optional, may be late and may be partial: see the table of rules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// A file appears, on the device of that number, so many bytes long. Again: it has that size now.
-    Open {
-        /// The driver's number.
-        file: FileId,
-        /// Files with the same number share what is learnt of their device.
-        device: u64,
-        /// Its size.
-        size: Bytes,
-    },
-    /// A file is read no more.
-    Close {
-        /// Which.
-        file: FileId,
-    },
-    /// These pages are about to be read.
-    Read {
-        /// Of which file.
-        file: FileId,
-        /// Which pages.
-        pages: Extent,
-        /// By whom: a thread, say.
-        actor: u32,
-    },
-    /// A read has taken so long. Told after its `Read`, or alone where its pages were quiet and yet it was slow.
-    Waited {
-        /// Of which file.
-        file: FileId,
-        /// Which pages.
-        pages: Extent,
-        /// By whom.
-        actor: u32,
-        /// How long.
-        took: Nanos,
-    },
-    /// These pages were read some time ago, quietly. Best told just before the `Read` of a page behind them: it shows that
-    /// the reader came page by page.
-    Used {
-        /// Of which file.
-        file: FileId,
-        /// Which pages.
-        pages: Extent,
-    },
-    /// A fetch has arrived.
-    Arrived {
-        /// Which.
-        fetch: FetchId,
-    },
-    /// A fetch found its pages there, or brought by others: nothing was sent, and its time says nothing.
-    Skipped {
-        /// Which.
-        fetch: FetchId,
-    },
-    /// A fetch has failed, or was never sent.
-    Failed {
-        /// Which.
-        fetch: FetchId,
-    },
-    /// A sample found these pages present.
-    Present {
-        /// Of which file.
-        file: FileId,
-        /// Which pages.
-        pages: Extent,
-    },
-    /// A sample, or an eviction, found these pages absent.
-    Dropped {
-        /// Of which file.
-        file: FileId,
-        /// Which pages.
-        pages: Extent,
-    },
-    /// The program gave advice.
-    Advised {
-        /// Of which file.
-        file: FileId,
-        /// Which pages; all of the file for the first three kinds.
-        pages: Extent,
-        /// What it said.
-        advice: Advice,
-    },
-    /// Memory that prefetched pages may occupy from now on.
-    Memory {
-        /// So much.
-        bytes: Bytes,
-    },
-}
-
-/// What the driver is to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Fetch these pages, none of which is present or in flight as far as is known, but for those next to them that their
-    /// reader is about to bring himself: whoever is first brings them (R14).
-    Fetch {
-        /// To be named on arrival.
-        id: FetchId,
-        /// Of which file.
-        file: FileId,
-        /// At most [`Config::request_max`] pages.
-        pages: Extent,
-        /// Whether somebody waits for it already.
-        demand: bool,
-        /// The rule.
-        why: Why,
-    },
-}
-
-/// One decision, as `explain` prints it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Explained {
-    /// When.
-    pub at: Nanos,
-    /// Of which file.
-    pub file: FileId,
-    /// The read that led to it.
-    pub read: Extent,
-    /// The window, its pattern and the reason.
-    pub decision: Decision,
-    /// Streams active then.
-    pub streams: u64,
-}
-
-/// The counters of a run. The one set: every figure shown to a user comes from here or from the driver's own bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Reads told.
-    pub reads: u64,
-    /// Reads that waited.
-    pub stalls: u64,
-    /// Time that reads waited, in ns.
-    pub stalled_ns: u64,
-    /// Different pages read.
-    pub pages_used: u64,
-    /// Pages fetched ahead.
-    pub pages_ahead: u64,
-    /// Of those, pages read later.
-    pub pages_useful: u64,
-    /// Of those, pages whose reader came while they were under way.
-    pub pages_late: u64,
-    /// Windows decided.
-    pub windows: u64,
-    /// Windows that lost a page before its read (R12).
-    pub windows_thrashed: u64,
-    /// Streams of two reads or more that were found.
-    pub streams: u64,
-    /// Fetches that failed.
-    pub fetches_failed: u64,
-}
 
 struct File {
     device: u64,
@@ -636,65 +431,6 @@ impl Wave {
         self.forget(flight.file, flight.pages, false);
     }
 
-    /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
-    /// for reasons of its own (R12). Not so by a head, which would travel as far for them as for their reader, should he come.
-    /// A stream that lost much has not asked for it, and asks for what it may have then.
-    fn dropped(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let Some(f) = self.files.get(&id) else { return };
-        if f.table.count(PageBit::Present, pages).0 == 0 {
-            // Not there yet is not gone.
-            return;
-        }
-        let lost: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
-        let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
-        let count: u64 = lost.iter().map(|run| run.count.0).sum();
-        self.lost += count;
-        self.vain += count;
-        // Where what is out fills much of the memory, it is the memory that is short.
-        let roomy = 4 * self.unread < self.memory_believed;
-        let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
-        let head = self.trip(f) > 0;
-        self.forget(id, pages, true);
-        if few && head {
-            return;
-        }
-        if few && count > 0 {
-            let why = Why("R12 lost, asked again");
-            for run in lost {
-                self.explain(now, id, run, plan::whole(run), Pattern::Thrash, why);
-                self.want(Wanted { file: id, pages: run, turn: Turn::Urgent, why, stream: None });
-            }
-        } else {
-            self.unask(id, pages.start);
-        }
-    }
-
-    /// Streams that had asked for `page` and what is behind it have not asked for it.
-    fn unask(&mut self, id: FileId, page: PageIndex) {
-        let Some(f) = self.files.get(&id) else { return };
-        let asked: Vec<StreamId> =
-            f.forward.range(..=page.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
-        for sid in asked {
-            if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
-                s.frontier = page.0.max(s.next);
-            }
-        }
-    }
-
-    /// Windows that were asked for and not read yet, each with the pages of it that are believed present or under way: a
-    /// driver whose cache loses pages without a word looks at them now and then, and tells [`Input::Dropped`]. At most `max`
-    /// streams are gone through; the next call goes on behind them.
-    pub fn take_windows(&mut self, max: usize) -> Vec<(FileId, Extent, PageCount)> {
-        let streams = self.streams.next_few(max);
-        let windows = streams.into_iter().filter_map(|s| {
-            let (low, high) = (s.next.min(s.frontier), s.next.max(s.frontier));
-            let f = self.files.get(&s.file).filter(|_| s.course != Course::Seed && low < high)?;
-            let window = Extent::new(low, high - low).intersection(Extent::new(0, f.end));
-            Some((s.file, window, f.table.resident(window)))
-        });
-        windows.filter(|window| window.2.0 > 0).collect()
-    }
-
     /// Takes it that pages are not there (any more). Pages in flight stay so where `arrived_only`.
     fn forget(&mut self, id: FileId, pages: Extent, arrived_only: bool) {
         let Some(f) = self.files.get_mut(&id) else { return };
@@ -740,89 +476,5 @@ impl Wave {
             decision: Decision { window, pattern, why },
             streams,
         });
-    }
-
-    // ---- sending ---------------------------------------------------------------------------------------------------
-
-    fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
-        loop {
-            let queue = self.queues.get_mut(&device)?;
-            let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
-            if queue.demand.is_empty() && !queue.device.has_room(waiting) {
-                return None;
-            }
-            // What continues the latest request goes first, for as long as a trip is worth, and longer while what would
-            // go instead lies only a little further on: a head that is there already should not come back for it.
-            let trip = queue.device.trip_pages().max(256);
-            let (file, end) = queue.last_end;
-            let urgent = queue.urgent.oldest();
-            let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
-            let near = (trip > queue.run || further).then_some(queue.last_end);
-            let used = self.counters.pages_used * u64::from(self.config.waste_percent) / 100;
-            if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + used {
-                return None;
-            }
-            let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
-            let mut wanted = take_next(line, near)?;
-            let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
-            let file = self.files.get_mut(&wanted.file).filter(|_| alive);
-            // The file may have become shorter since the window was decided.
-            let end = file.as_ref().map_or(0, |f| f.end);
-            wanted.pages = wanted.pages.intersection(Extent::new(0, end));
-            let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
-            let (Some(file), Some(hole)) = (file, hole) else { continue };
-            let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
-            let piece_max = piece_pages(&queue.device, self.config.request_max, PageCount(unread));
-            // Pieces keep to multiples of their size, so that two windows that meet share no request.
-            let room = piece_max - hole.start.0 % piece_max;
-            let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
-            let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
-            let own = self.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
-            let pages = own.map_or(ours, |own| together(own, ours, self.config.request_max));
-            let ours = ours.intersection(pages);
-            self.own = if pages == ours { self.own } else { None };
-            wanted.pages = Extent::between(pages.end(), wanted.pages.end());
-            let (demand, why, id) = (wanted.turn == Turn::Demand, wanted.why, wanted.file);
-            assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");
-            file.table.set(PageBit::InFlight, pages);
-            if !demand {
-                self.unread += file.table.set(PageBit::Ahead, ours).0;
-                self.counters.pages_ahead += ours.count.0;
-            }
-            let jump = queue.last_end != (id, pages.start.0);
-            let sent = queue.device.issued(now, jump);
-            queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
-            queue.last_end = (id, pages.end().0);
-            if !wanted.pages.is_empty() {
-                queue.line(wanted.turn).push_front(wanted);
-            }
-            let fetch = FetchId(self.next_fetch);
-            self.next_fetch += 1;
-            self.flights
-                .insert(fetch, Flight { file: id, device, pages, ours: ours.count, issued: now, sent });
-            self.touch_leaves(id, pages);
-            return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
-        }
-    }
-
-    /// What was to be fetched ahead around `page` is wanted now: it goes before what nobody waits for.
-    fn promote(&mut self, id: FileId, page: u64) {
-        let Some(queue) = self.files.get(&id).and_then(|f| self.queues.get_mut(&f.device)) else { return };
-        let crowded = queue.waiting.len() > 1 && queue.device.trip_pages() > 0 && !self.config.waste_absolute;
-        let urgent = if crowded { queue.urgent.take_around(id, page) } else { None };
-        if let Some(wanted) = urgent.or_else(|| queue.ahead.take_around(id, page)) {
-            let turn = if crowded { Turn::Beside } else { Turn::Urgent };
-            queue.line(turn).push_back(Wanted { turn, ..wanted });
-        }
-    }
-
-    fn want(&mut self, wanted: Wanted) {
-        let Some(f) = self.files.get(&wanted.file) else { return };
-        let pages = wanted.pages.intersection(Extent::new(0, f.end));
-        if pages.is_empty() {
-            return;
-        }
-        let queue = self.queues.entry(f.device).or_default();
-        queue.line(wanted.turn).push_back(Wanted { pages, ..wanted });
     }
 }

@@ -6,23 +6,12 @@
 //!                              cut to            its share of half the memory, and of the speculation allowed (R13); on a head
 //!                                                of half as much again of both, since half is out on average
 //! ```
-//!
-//! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
-//! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
-//! twice as much is let out, and 2 MiB to begin with, but no more than 48 MiB on that ground. What readers have paid for by
-//! waiting comes on top, as much again at most: a stream that has waited once may have out what one latency carries, since
-//! to wait again would cost as much.
-//!
-//! ```text
-//! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
-//! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
-//!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
-//! ```
 
 use super::lengths::Lengths;
 use super::locate::Place;
+use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
-use super::{Advice, EPOCH, LOST_FEW, SPECULATION_MAX, SPECULATION_MIN, Turn, USED_PERCENT, Wanted, Wave};
+use super::{Advice, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -39,26 +28,20 @@ const COPY_NS: u64 = 1_000;
 /// Nor more: 4 GiB.
 const AHEAD_MAX: u64 = 1 << 20;
 /// Pages that a window is pushed on by at least, where it is twice as long.
-const FEW: u64 = 8;
-/// Streams that are looked at when one of their file has waited.
-const SISTERS_MAX: usize = 256;
+pub(super) const FEW: u64 = 8;
 /// Readers that are remembered as waiting.
 const WAITING_MAX: usize = 1024;
 /// A run is taken to go on for at most so many times what it has come.
 const PROMISE: u64 = 4;
-/// Reads of a stream before anything is fetched ahead of it where much is lost unread.
-const LOSING_READS: u64 = 4;
-/// No rule wants less ahead of a stream than this.
-const AHEAD_MIN: u64 = 4;
 
 /// A window as a stream asks for it: because of which read, where its mark lies, and whether somebody will wait for it soon.
-struct Asked {
-    read: Extent,
-    window: Extent,
-    mark: Option<Extent>,
-    pattern: Pattern,
-    why: Why,
-    urgent: bool,
+pub(super) struct Asked {
+    pub(super) read: Extent,
+    pub(super) window: Extent,
+    pub(super) mark: Option<Extent>,
+    pub(super) pattern: Pattern,
+    pub(super) why: Why,
+    pub(super) urgent: bool,
 }
 
 impl Wave {
@@ -307,30 +290,6 @@ impl Wave {
         }
     }
 
-    /// R4's caution (2013, spec 4.3): where reads fall thick at random, two neighbours are a coincidence. So they are taken
-    /// for while fewer than one in eight of the seeds up to the newest that went on did; a third read in order counts.
-    fn coincidence(&self, id: FileId) -> bool {
-        let f = &self.files[&id];
-        let seeds = f.fates_newest.min(64);
-        seeds >= 16 && 8 * u64::from(f.fates.count_ones()) < seeds
-    }
-
-    /// R12: a page that had arrived was gone when its reader came.
-    fn thrashed(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        self.counters.windows_thrashed += 1;
-        let Some(s) = self.streams.get_mut(sid) else { return };
-        let (id, from, to) = (s.file, s.next, s.frontier);
-        s.ahead = (s.ahead / 2).max(AHEAD_MIN);
-        s.frontier = s.next;
-        if let Some(f) = self.files.get_mut(&id) {
-            f.ahead /= 2;
-        }
-        self.memory_believed =
-            (self.memory_believed - self.memory_believed / 8).max(self.unread / 2).max(256);
-        self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
-        self.plan_stream(now, sid, pages, Why("R12 thrashed"));
-    }
-
     /// R1, R9, R11: the first read of what may become a stream.
     fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64) {
         let Some(s) = self.streams.get(sid) else { return };
@@ -403,64 +362,8 @@ impl Wave {
         self.want(Wanted { file: id, pages: region, turn: Turn::Urgent, why, stream: None });
     }
 
-    /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
-    /// newest that went on did.
-    fn open_in_step(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        if self.losing {
-            return;
-        }
-        let Some(f) = self.files.get_mut(&id) else { return };
-        let went_on = f.fates.count_ones();
-        if went_on < 3 || 2 * u64::from(went_on) < f.fates_newest.min(64) {
-            return;
-        }
-        while f
-            .seeds
-            .front()
-            .is_some_and(|&sid| self.streams.get(sid).is_none_or(|s| s.course != Course::Seed))
-        {
-            f.seeds.pop_front();
-            f.opened = f.opened.saturating_sub(1);
-        }
-        let from = f.opened.min(f.seeds.len());
-        let to = (2 * from + 4).min(f.seeds.len());
-        f.opened = to;
-        let waiting: alloc::vec::Vec<StreamId> = f.seeds.range(from..to).copied().collect();
-        for sid in waiting {
-            let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Seed && s.ahead == 0)
-            else {
-                continue;
-            };
-            s.ahead = (4 * s.request).max(AHEAD_MIN);
-            let (start, ahead) = (s.frontier, s.ahead);
-            let end = s.next + ahead.min(self.speculation_share());
-            let Some(s) = self.streams.get_mut(sid) else { continue };
-            s.frontier = s.frontier.max(end);
-            let window = Extent::between(PageIndex(start), PageIndex(end));
-            let mark = Some(Extent::new(start, 1));
-            let (pattern, why) = (Pattern::Context, Why("R10 in step"));
-            self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
-        }
-    }
-
-    /// R10: streams that go in step come to the end of what is out one after the other. When one has waited, those behind it
-    /// whose windows are small are not left to wait in their turn.
-    fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        let Some(s) = self.streams.get(sid).filter(|_| !self.losing) else { return };
-        let Some(f) = self.files.get(&s.file) else { return };
-        let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
-        let short = |sister: &StreamId| {
-            let s = self.streams.get(*sister);
-            s.is_some_and(|s| s.course == Course::Forward && s.out() <= FEW.max(2 * s.request))
-        };
-        let short: alloc::vec::Vec<StreamId> = sisters.map(|(_, &sister)| sister).filter(short).collect();
-        for sister in short {
-            self.plan_stream(now, sister, pages, Why("R10 in step"));
-        }
-    }
-
     /// Pushes a stream's frontier as far as the rules want it.
-    fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
+    pub(super) fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
         if self.follows(sid) {
             return;
         }
@@ -631,32 +534,11 @@ impl Wave {
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
         }
-        let proved = if s.reads > LOSING_READS { s.progress() } else { 0 };
-        if self.losing && !f.sequential && proved < target {
+        let proved = self.proved(f, s);
+        if proved < target {
             (target, why) = (proved, Why("R12 much is lost unread"));
         }
         (target, why)
-    }
-
-    /// R12: whether the cache loses more of what was fetched than speculation may waste, 15 % of what is read. Half of both is
-    /// forgotten each time that as much as memory holds was read, for so long it takes to lose a page.
-    ///
-    /// In a file that is read at random and larger than memory, reads meet by chance, and what is fetched for such runs is gone
-    /// before its turn comes. A run of more than [`LOSING_READS`] reads has as much ahead as it is long all the same.
-    pub(super) fn weigh_losses(&mut self) {
-        if self.read_of_late + self.vain > self.memory_believed {
-            (self.read_of_late, self.vain) = (self.read_of_late / 2, self.vain / 2);
-        }
-        let allowed = LOST_FEW + self.read_of_late * u64::from(self.config.waste_percent) / 100;
-        self.losing = self.vain > allowed;
-    }
-
-    /// Half the memory believed in, divided by the streams, and by as many more as the last epoch has brought to those that were
-    /// there: what is asked for now must still be there when those to come have had their share.
-    fn share(&self) -> u64 {
-        let [before, earlier] = self.active_before;
-        let newcomers = if earlier > 0 { before.saturating_sub(earlier) } else { 0 };
-        (self.memory_believed / 2 / (self.active() + newcomers).max(1)).max(AHEAD_MIN)
     }
 
     /// Pages that may be asked for where `pages` may be out: half as much again on a head that seeks, for it fetches a window
@@ -676,103 +558,8 @@ impl Wave {
         self.queues.get(&f.device).map_or(0, |q| q.device.trip_pages())
     }
 
-    /// What may be out unread, divided by the streams.
-    fn speculation_share(&self) -> u64 {
-        let used = self.counters.pages_used;
-        let allowed = (used * u64::from(self.config.waste_percent) / 100)
-            .max((2 * used + SPECULATION_MIN + self.credit.min(2 * used)).min(SPECULATION_MAX));
-        (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
-    }
-
-    /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
-    fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        let share = self.share().min(self.speculation_share());
-        let Some(s) = self.streams.get_mut(sid) else { return };
-        let Course::Stride { period, run } = s.course else { return };
-        let f = &self.files[&s.file];
-        let Some(queue) = self.queues.get(&f.device) else { return };
-        if f.random {
-            return;
-        }
-        let runs_max = (share / run.max(1)).max(1);
-        let reads = s.reads;
-        let ends =
-            f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
-        let runs_max = runs_max.min(ends).min(if self.losing { reads / 4 } else { u64::MAX });
-        let ahead = s.ahead.min(runs_max) as i64;
-        let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
-        if distance > ahead / 2 && distance > 0 {
-            return;
-        }
-        let gap = period.unsigned_abs().saturating_sub(run);
-        let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
-        let (id, from, end) = (s.file, s.next, f.end);
-        let mut stretch: Option<Extent> = None;
-        let mut asked = alloc::vec::Vec::new();
-        let mut columns = alloc::vec::Vec::new();
-        for k in distance.max(0)..ahead {
-            let Some(start) = (from as i64).checked_add(k * period).filter(|&p| p >= 0).map(|p| p as u64)
-            else {
-                break;
-            };
-            if start >= end {
-                break;
-            }
-            s.frontier = start.checked_add_signed(period).unwrap_or(from);
-            let this = Extent::new(start, run);
-            if start > 0 && f.table.has(PageBit::Used, PageIndex(start - 1)) {
-                columns.push(this);
-                continue;
-            }
-            stretch = match stretch {
-                Some(before) if whole_stretch => {
-                    Some(Extent::between(before.start.min(this.start), before.end().max(this.end())))
-                }
-                other => {
-                    asked.extend(other);
-                    Some(this)
-                }
-            };
-        }
-        asked.extend(stretch);
-        let why = if whole_stretch { Why("R8 gaps are cheap") } else { Why("R7 stride") };
-        // The reader asks again when it has come half way.
-        let mark = (s.next as i64).checked_add(period * (ahead / 2)).filter(|&p| p >= 0).map(|p| p as u64);
-        let mark = mark.map(|m| Extent::new(m, run));
-        for column in columns {
-            self.open_column(now, id, pages, column);
-        }
-        for window in asked {
-            self.explain(now, id, pages, whole(window), Pattern::Stride, why);
-            self.want(Wanted { file: id, pages: window, turn: Turn::Ahead, why, stream: Some(sid) });
-        }
-        if let Some(f) = self.files.get_mut(&id)
-            && let Some(mark) = mark
-        {
-            f.table.set(PageBit::Mark, mark);
-        }
-    }
-
-    /// R4 by R7: where a stride goes on right behind pages that were read, it walks the columns of a matrix: each row is a
-    /// stream of its own, and is opened as one (seed 004: large reads ahead in every row, not small ones early).
-    fn open_column(&mut self, now: Nanos, id: FileId, read: Extent, run: Extent) {
-        let f = &self.files[&id];
-        let waiting = f.forward.get(&run.start.0).copied().filter(|&sid| self.streams.get(sid).is_some());
-        let sid = waiting.or_else(|| {
-            let mut s = super::stream::Stream::seed(id, run.start.0 - 1, 1, now);
-            s.course = Course::Forward;
-            self.adopt(now, s)
-        });
-        let Some(sid) = sid else { return };
-        let Some(s) = self.streams.get_mut(sid) else { return };
-        if s.ahead == 0 {
-            s.ahead = (4 * run.count.0).max(AHEAD_MIN);
-        }
-        self.plan_stream(now, sid, read, Why("R4 rows of a stride"));
-    }
-
     /// Notes a window as decided, marks it, and has it fetched.
-    fn fetch(&mut self, now: Nanos, sid: StreamId, asked: Asked) {
+    pub(super) fn fetch(&mut self, now: Nanos, sid: StreamId, asked: Asked) {
         let Asked { read, window, mark, pattern, why, urgent } = asked;
         let Some(file) = self.streams.get(sid).map(|s| s.file) else { return };
         if window.is_empty() {
@@ -816,71 +603,6 @@ impl Wave {
                 self.want(Wanted { file: id, pages, turn: Turn::Urgent, why, stream: None });
             }
         }
-    }
-
-    /// Streams active in this epoch or the last.
-    pub(super) fn active(&self) -> u64 {
-        self.active_now.max(self.active_before[0])
-    }
-
-    pub(super) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
-        // An epoch lasts for two turns of whoever ends it: streams by long turns are active all the same.
-        let turns = self.streams.get(sid).map_or(0, |s| 2 * s.interval_ns);
-        if now.since(self.epoch_start).0 > EPOCH.0.max(turns) {
-            self.epoch = self.epoch.wrapping_add(1);
-            self.epoch_start = now;
-            self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
-            self.lost = 0;
-            self.longest_ns = [0, self.longest_ns[0]];
-            // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).
-            let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
-            self.memory_believed = (self.memory_believed + memory / 16).min(memory);
-        }
-        if let Some(s) = self.streams.get_mut(sid) {
-            if s.epoch != self.epoch {
-                s.epoch_before = s.epoch == self.epoch.wrapping_sub(1);
-                s.epoch = self.epoch;
-                self.active_now += 1;
-            }
-            self.idle.push_back((now, sid));
-        }
-    }
-
-    /// Ends streams that nobody has touched for long: sixteen of their own intervals, eight of the device's latencies, and four
-    /// of the longest waits of late, for whoever waits cannot read on. Those that were overtaken go after two latencies.
-    fn sweep(&mut self, now: Nanos) {
-        self.sweep_one(now, false);
-        self.sweep_one(now, false);
-        self.sweep_one(now, true);
-    }
-
-    /// Looks at the one left alone longest, among the seeds or the others.
-    fn sweep_one(&mut self, now: Nanos, seeds: bool) {
-        let longest_ns = self.longest_ns[0].max(self.longest_ns[1]);
-        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
-        let Some(&(touched, sid)) = line.front() else { return };
-        let stream =
-            self.streams.get(sid).filter(|s| s.last == touched && (s.course == Course::Seed) == seeds);
-        let Some(s) = stream else {
-            line.pop_front();
-            return;
-        };
-        let latency = self
-            .files
-            .get(&s.file)
-            .and_then(|f| self.queues.get(&f.device))
-            .and_then(|q| q.device.latency())
-            .map_or(50_000_000, |l| l.0);
-        let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
-        let patience = if seeds { patience * 64 } else { patience };
-        let idle = now.since(touched).0;
-        let overtaken = idle >= 2 * latency && self.overtaken(s);
-        if !overtaken && idle < patience {
-            return;
-        }
-        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
-        line.pop_front();
-        self.end(sid);
     }
 }
 

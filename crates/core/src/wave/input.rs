@@ -1,0 +1,203 @@
+//! What a driver fixes for a run, what it tells, what it is told, and what it may ask.
+
+use crate::decision::{Decision, Why};
+use crate::units::{Bytes, Extent, FileId, Nanos, PageCount};
+
+/// What a driver fixes for a run. Everything else is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Memory that prefetched pages may occupy. Half of it is shared out to streams (R13).
+    pub memory: Bytes,
+    /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
+    pub waste_percent: u32,
+    /// Whether that is absolute: then nothing is fetched ahead while more is out unread than 128 KiB and that
+    /// share of what was used, whatever it would have saved. Default: no.
+    pub waste_absolute: bool,
+    /// Largest request that the driver can send at once.
+    pub request_max: PageCount,
+    /// Pages that the reader's own read brings at once, however large it is; the rest is ours (R14).
+    pub reader_max: PageCount,
+}
+
+impl Default for Config {
+    /// 1 GiB, 15 %, requests of 128 KiB: what an unprivileged driver has where nothing is known of the machine.
+    fn default() -> Self {
+        Self {
+            memory: Bytes(1 << 30),
+            waste_percent: 15,
+            waste_absolute: false,
+            request_max: PageCount(32),
+            reader_max: PageCount(32),
+        }
+    }
+}
+
+/// Names a fetch from its [`Action::Fetch`] to its arrival or failure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct FetchId(pub u64);
+
+/// What a program says of its reads (posix_fadvise).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advice {
+    /// Nothing special.
+    Normal,
+    /// In order.
+    Sequential,
+    /// In no order: fetch nothing ahead.
+    Random,
+    /// These pages soon: fetch them.
+    WillNeed,
+    /// Not these pages: forget them.
+    DontNeed,
+}
+
+/// What a driver tells. All but `Read` are optional, may be late and may be partial: see the table of rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// A file appears, on the device of that number, so many bytes long. Again: it has that size now.
+    Open {
+        /// The driver's number.
+        file: FileId,
+        /// Files with the same number share what is learnt of their device.
+        device: u64,
+        /// Its size.
+        size: Bytes,
+    },
+    /// A file is read no more.
+    Close {
+        /// Which.
+        file: FileId,
+    },
+    /// These pages are about to be read.
+    Read {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+        /// By whom: a thread, say.
+        actor: u32,
+    },
+    /// A read has taken so long. Told after its `Read`, or alone where its pages were quiet and yet it was slow.
+    Waited {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+        /// By whom.
+        actor: u32,
+        /// How long.
+        took: Nanos,
+    },
+    /// These pages were read some time ago, quietly. Best told just before the `Read` of a page behind them: it shows that
+    /// the reader came page by page.
+    Used {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+    },
+    /// A fetch has arrived.
+    Arrived {
+        /// Which.
+        fetch: FetchId,
+    },
+    /// A fetch found its pages there, or brought by others: nothing was sent, and its time says nothing.
+    Skipped {
+        /// Which.
+        fetch: FetchId,
+    },
+    /// A fetch has failed, or was never sent.
+    Failed {
+        /// Which.
+        fetch: FetchId,
+    },
+    /// A sample found these pages present.
+    Present {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+    },
+    /// A sample, or an eviction, found these pages absent.
+    Dropped {
+        /// Of which file.
+        file: FileId,
+        /// Which pages.
+        pages: Extent,
+    },
+    /// The program gave advice.
+    Advised {
+        /// Of which file.
+        file: FileId,
+        /// Which pages; all of the file for the first three kinds.
+        pages: Extent,
+        /// What it said.
+        advice: Advice,
+    },
+    /// Memory that prefetched pages may occupy from now on.
+    Memory {
+        /// So much.
+        bytes: Bytes,
+    },
+}
+
+/// What the driver is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Fetch these pages, none of which is present or in flight as far as is known, but for those next to them that their
+    /// reader is about to bring himself: whoever is first brings them (R14).
+    Fetch {
+        /// To be named on arrival.
+        id: FetchId,
+        /// Of which file.
+        file: FileId,
+        /// At most [`Config::request_max`] pages.
+        pages: Extent,
+        /// Whether somebody waits for it already.
+        demand: bool,
+        /// The rule.
+        why: Why,
+    },
+}
+
+/// One decision, as `explain` prints it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Explained {
+    /// When.
+    pub at: Nanos,
+    /// Of which file.
+    pub file: FileId,
+    /// The read that led to it.
+    pub read: Extent,
+    /// The window, its pattern and the reason.
+    pub decision: Decision,
+    /// Streams active then.
+    pub streams: u64,
+}
+
+/// The counters of a run. The one set: every figure shown to a user comes from here or from the driver's own bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Reads told.
+    pub reads: u64,
+    /// Reads that waited.
+    pub stalls: u64,
+    /// Time that reads waited, in ns.
+    pub stalled_ns: u64,
+    /// Different pages read.
+    pub pages_used: u64,
+    /// Pages fetched ahead.
+    pub pages_ahead: u64,
+    /// Of those, pages read later.
+    pub pages_useful: u64,
+    /// Of those, pages whose reader came while they were under way.
+    pub pages_late: u64,
+    /// Windows decided.
+    pub windows: u64,
+    /// Windows that lost a page before its read (R12).
+    pub windows_thrashed: u64,
+    /// Streams of two reads or more that were found.
+    pub streams: u64,
+    /// Fetches that failed.
+    pub fetches_failed: u64,
+}

@@ -1,0 +1,127 @@
+//! R12: pages that are gone before they are read, and what is believed of memory then.
+//!
+//! ```text
+//! a reader finds gone what had arrived   thrash: half as much ahead of him, an eighth less memory believed in, fetched again
+//! a few are seen to be gone, of many     the cache drops single pages for reasons of its own: fetched again (but not by a head)
+//! many are seen to be gone               their streams have not asked for them; they ask again for what they may have then
+//! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come
+//! ```
+//!
+//! Few are 64 pages and a sixteenth of what is out, in an epoch. Much is more than speculation may waste: 64 pages and 15 % of
+//! what was read since half of both was last forgotten. `tests/wave/r12-thrash.txt` tells it as a story.
+
+use super::queue::{Turn, Wanted};
+use super::shares::AHEAD_MIN;
+use super::stream::{Course, Stream, StreamId};
+use super::{File, Wave, plan};
+use crate::decision::{Pattern, Why};
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use alloc::vec::Vec;
+
+/// Streams below pages that were dropped that may have asked for them.
+const DROPPED_FROM_MAX: usize = 4;
+/// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
+const LOST_FEW: u64 = 64;
+const LOST_SHARE: u64 = 16;
+/// Reads of a stream before anything is fetched ahead of it where much is lost unread.
+const LOSING_READS: u64 = 4;
+
+impl Wave {
+    /// R12: a page that had arrived was gone when its reader came.
+    pub(super) fn thrashed(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        self.counters.windows_thrashed += 1;
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let (id, from, to) = (s.file, s.next, s.frontier);
+        s.ahead = (s.ahead / 2).max(AHEAD_MIN);
+        s.frontier = s.next;
+        if let Some(f) = self.files.get_mut(&id) {
+            f.ahead /= 2;
+        }
+        self.memory_believed =
+            (self.memory_believed - self.memory_believed / 8).max(self.unread / 2).max(256);
+        self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
+        self.plan_stream(now, sid, pages, Why("R12 thrashed"));
+    }
+
+    /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
+    /// for reasons of its own (R12). Not so by a head, which would travel as far for them as for their reader, should he come.
+    /// A stream that lost much has not asked for it, and asks for what it may have then.
+    pub(super) fn dropped(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get(&id) else { return };
+        if f.table.count(PageBit::Present, pages).0 == 0 {
+            // Not there yet is not gone.
+            return;
+        }
+        let lost: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
+        let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
+        let count: u64 = lost.iter().map(|run| run.count.0).sum();
+        self.lost += count;
+        self.vain += count;
+        // Where what is out fills much of the memory, it is the memory that is short.
+        let roomy = 4 * self.unread < self.memory_believed;
+        let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
+        let head = self.trip(f) > 0;
+        self.forget(id, pages, true);
+        if few && head {
+            return;
+        }
+        if few && count > 0 {
+            let why = Why("R12 lost, asked again");
+            for run in lost {
+                self.explain(now, id, run, plan::whole(run), Pattern::Thrash, why);
+                self.want(Wanted { file: id, pages: run, turn: Turn::Urgent, why, stream: None });
+            }
+        } else {
+            self.unask(id, pages.start);
+        }
+    }
+
+    /// Streams that had asked for `page` and what is behind it have not asked for it.
+    pub(super) fn unask(&mut self, id: FileId, page: PageIndex) {
+        let Some(f) = self.files.get(&id) else { return };
+        let asked: Vec<StreamId> =
+            f.forward.range(..=page.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
+        for sid in asked {
+            if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
+                s.frontier = page.0.max(s.next);
+            }
+        }
+    }
+
+    /// Windows that were asked for and not read yet, each with the pages of it that are believed present or under way: a
+    /// driver whose cache loses pages without a word looks at them now and then, and tells [`Input::Dropped`]. At most `max`
+    /// streams are gone through; the next call goes on behind them.
+    pub fn take_windows(&mut self, max: usize) -> Vec<(FileId, Extent, PageCount)> {
+        let streams = self.streams.next_few(max);
+        let windows = streams.into_iter().filter_map(|s| {
+            let (low, high) = (s.next.min(s.frontier), s.next.max(s.frontier));
+            let f = self.files.get(&s.file).filter(|_| s.course != Course::Seed && low < high)?;
+            let window = Extent::new(low, high - low).intersection(Extent::new(0, f.end));
+            Some((s.file, window, f.table.resident(window)))
+        });
+        windows.filter(|window| window.2.0 > 0).collect()
+    }
+
+    /// R12: whether the cache loses more of what was fetched than speculation may waste, 15 % of what is read. Half of both is
+    /// forgotten each time that as much as memory holds was read, for so long it takes to lose a page.
+    ///
+    /// In a file that is read at random and larger than memory, reads meet by chance, and what is fetched for such runs is gone
+    /// before its turn comes. A run of more than [`LOSING_READS`] reads has as much ahead as it is long all the same.
+    pub(super) fn weigh_losses(&mut self) {
+        if self.read_of_late + self.vain > self.memory_believed {
+            (self.read_of_late, self.vain) = (self.read_of_late / 2, self.vain / 2);
+        }
+        let allowed = LOST_FEW + self.read_of_late * u64::from(self.config.waste_percent) / 100;
+        self.losing = self.vain > allowed;
+    }
+
+    /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread.
+    pub(super) fn proved(&self, f: &File, s: &Stream) -> u64 {
+        match self.losing && !f.sequential {
+            true if s.reads > LOSING_READS => s.progress(),
+            true => 0,
+            false => u64::MAX,
+        }
+    }
+}

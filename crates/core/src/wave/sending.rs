@@ -1,0 +1,103 @@
+//! What is sent next: of what is wanted, which pages, as how large a request, and whether at all now.
+//!
+//! ```text
+//! demand  -> urgent -> ahead      in this order, while the device digests it (device.rs)
+//!    |  what continues the latest request first, for as long as a trip is worth (queue.rs)
+//!    v
+//! wanted [10,100), [40,48) present, requests of 32 pages at most
+//!    Fetch [10,32)   up to a multiple of 32: windows that meet share no request
+//!    Fetch [32,40)   up to what is there
+//!    Fetch [48,64) [64,96) [96,100)
+//! ```
+
+use super::queue::{Turn, Wanted, piece_pages, take_next, together};
+use super::{Action, FetchId, Flight, Wave};
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, Nanos, PageCount};
+
+/// Pages that may be out unread under an absolute waste ceiling before anything was used: 128 KiB.
+const WASTE_FREE: u64 = 32;
+
+impl Wave {
+    pub(super) fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
+        loop {
+            let queue = self.queues.get_mut(&device)?;
+            let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
+            if queue.demand.is_empty() && !queue.device.has_room(waiting) {
+                return None;
+            }
+            // What continues the latest request goes first, for as long as a trip is worth, and longer while what would
+            // go instead lies only a little further on: a head that is there already should not come back for it.
+            let trip = queue.device.trip_pages().max(256);
+            let (file, end) = queue.last_end;
+            let urgent = queue.urgent.oldest();
+            let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
+            let near = (trip > queue.run || further).then_some(queue.last_end);
+            let used = self.counters.pages_used * u64::from(self.config.waste_percent) / 100;
+            if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + used {
+                return None;
+            }
+            let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
+            let mut wanted = take_next(line, near)?;
+            let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
+            let file = self.files.get_mut(&wanted.file).filter(|_| alive);
+            // The file may have become shorter since the window was decided.
+            let end = file.as_ref().map_or(0, |f| f.end);
+            wanted.pages = wanted.pages.intersection(Extent::new(0, end));
+            let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
+            let (Some(file), Some(hole)) = (file, hole) else { continue };
+            let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
+            let piece_max = piece_pages(&queue.device, self.config.request_max, PageCount(unread));
+            // Pieces keep to multiples of their size, so that two windows that meet share no request.
+            let room = piece_max - hole.start.0 % piece_max;
+            let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
+            let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
+            let own = self.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
+            let pages = own.map_or(ours, |own| together(own, ours, self.config.request_max));
+            let ours = ours.intersection(pages);
+            self.own = if pages == ours { self.own } else { None };
+            wanted.pages = Extent::between(pages.end(), wanted.pages.end());
+            let (demand, why, id) = (wanted.turn == Turn::Demand, wanted.why, wanted.file);
+            assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");
+            file.table.set(PageBit::InFlight, pages);
+            if !demand {
+                self.unread += file.table.set(PageBit::Ahead, ours).0;
+                self.counters.pages_ahead += ours.count.0;
+            }
+            let jump = queue.last_end != (id, pages.start.0);
+            let sent = queue.device.issued(now, jump);
+            queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
+            queue.last_end = (id, pages.end().0);
+            if !wanted.pages.is_empty() {
+                queue.line(wanted.turn).push_front(wanted);
+            }
+            let fetch = FetchId(self.next_fetch);
+            self.next_fetch += 1;
+            self.flights
+                .insert(fetch, Flight { file: id, device, pages, ours: ours.count, issued: now, sent });
+            self.touch_leaves(id, pages);
+            return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
+        }
+    }
+
+    /// What was to be fetched ahead around `page` is wanted now: it goes before what nobody waits for.
+    pub(super) fn promote(&mut self, id: FileId, page: u64) {
+        let Some(queue) = self.files.get(&id).and_then(|f| self.queues.get_mut(&f.device)) else { return };
+        let crowded = queue.waiting.len() > 1 && queue.device.trip_pages() > 0 && !self.config.waste_absolute;
+        let urgent = if crowded { queue.urgent.take_around(id, page) } else { None };
+        if let Some(wanted) = urgent.or_else(|| queue.ahead.take_around(id, page)) {
+            let turn = if crowded { Turn::Beside } else { Turn::Urgent };
+            queue.line(turn).push_back(Wanted { turn, ..wanted });
+        }
+    }
+
+    pub(super) fn want(&mut self, wanted: Wanted) {
+        let Some(f) = self.files.get(&wanted.file) else { return };
+        let pages = wanted.pages.intersection(Extent::new(0, f.end));
+        if pages.is_empty() {
+            return;
+        }
+        let queue = self.queues.entry(f.device).or_default();
+        queue.line(wanted.turn).push_back(Wanted { pages, ..wanted });
+    }
+}

@@ -1,0 +1,139 @@
+//! R12, R13: who counts as reading, and what each of them may have out.
+//!
+//! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
+//! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
+//! twice as much is let out, and 2 MiB to begin with, but no more than 48 MiB on that ground. What readers have paid for by
+//! waiting comes on top, as much again at most: a stream that has waited once may have out what one latency carries, since
+//! to wait again would cost as much.
+//!
+//! ```text
+//! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
+//! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
+//!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
+//! ```
+
+use super::Wave;
+use super::stream::{Course, StreamId};
+use crate::units::Nanos;
+
+/// Speculation that a run may have out before it has used anything: 2 MiB.
+const SPECULATION_MIN: u64 = 512;
+/// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
+/// object store.
+pub(super) const SPECULATION_MAX: u64 = 12288;
+/// An active stream is one that was touched in this epoch or the last.
+const EPOCH: Nanos = Nanos::from_ms(2000);
+/// No rule wants less ahead of a stream than this.
+pub(super) const AHEAD_MIN: u64 = 4;
+
+impl Wave {
+    /// Half the memory believed in, divided by the streams, and by as many more as the last epoch has brought to those that were
+    /// there: what is asked for now must still be there when those to come have had their share.
+    pub(super) fn share(&self) -> u64 {
+        let [before, earlier] = self.active_before;
+        let newcomers = if earlier > 0 { before.saturating_sub(earlier) } else { 0 };
+        (self.memory_believed / 2 / (self.active() + newcomers).max(1)).max(AHEAD_MIN)
+    }
+
+    /// What may be out unread, divided by the streams.
+    pub(super) fn speculation_share(&self) -> u64 {
+        let used = self.counters.pages_used;
+        let allowed = (used * u64::from(self.config.waste_percent) / 100)
+            .max((2 * used + SPECULATION_MIN + self.credit.min(2 * used)).min(SPECULATION_MAX));
+        (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
+    }
+
+    /// Streams active in this epoch or the last.
+    pub(super) fn active(&self) -> u64 {
+        self.active_now.max(self.active_before[0])
+    }
+
+    pub(super) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
+        // An epoch lasts for two turns of whoever ends it: streams by long turns are active all the same.
+        let turns = self.streams.get(sid).map_or(0, |s| 2 * s.interval_ns);
+        if now.since(self.epoch_start).0 > EPOCH.0.max(turns) {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.epoch_start = now;
+            self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
+            self.lost = 0;
+            self.longest_ns = [0, self.longest_ns[0]];
+            // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).
+            let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
+            self.memory_believed = (self.memory_believed + memory / 16).min(memory);
+        }
+        if let Some(s) = self.streams.get_mut(sid) {
+            if s.epoch != self.epoch {
+                s.epoch_before = s.epoch == self.epoch.wrapping_sub(1);
+                s.epoch = self.epoch;
+                self.active_now += 1;
+            }
+            self.idle.push_back((now, sid));
+        }
+    }
+
+    /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.
+    pub(super) fn not_active(&mut self, (epoch, before): (u32, bool)) {
+        let now = epoch == self.epoch;
+        let then = if now { before } else { epoch == self.epoch.wrapping_sub(1) };
+        self.active_now = self.active_now.saturating_sub(u64::from(now));
+        self.active_before[0] = self.active_before[0].saturating_sub(u64::from(then));
+    }
+
+    /// Ends streams that nobody has touched for long: sixteen of their own intervals, eight of the device's latencies, and four
+    /// of the longest waits of late, for whoever waits cannot read on. Those that were overtaken go after two latencies.
+    pub(super) fn sweep(&mut self, now: Nanos) {
+        self.sweep_one(now, false);
+        self.sweep_one(now, false);
+        self.sweep_one(now, true);
+    }
+
+    /// Looks at the one left alone longest, among the seeds or the others.
+    fn sweep_one(&mut self, now: Nanos, seeds: bool) {
+        let longest_ns = self.longest_ns[0].max(self.longest_ns[1]);
+        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
+        let Some(&(touched, sid)) = line.front() else { return };
+        let stream =
+            self.streams.get(sid).filter(|s| s.last == touched && (s.course == Course::Seed) == seeds);
+        let Some(s) = stream else {
+            line.pop_front();
+            return;
+        };
+        let latency = self
+            .files
+            .get(&s.file)
+            .and_then(|f| self.queues.get(&f.device))
+            .and_then(|q| q.device.latency())
+            .map_or(50_000_000, |l| l.0);
+        let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
+        let patience = if seeds { patience * 64 } else { patience };
+        let idle = now.since(touched).0;
+        let overtaken = idle >= 2 * latency && self.overtaken(s);
+        if !overtaken && idle < patience {
+            return;
+        }
+        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
+        line.pop_front();
+        self.end(sid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Wave};
+
+    /// The worked example at the top.
+    #[test]
+    fn shares_of_speculation() {
+        let mut wave = Wave::new(Config::default());
+        let mut share = |streams: u64, used: u64, paid: u64| {
+            (wave.active_now, wave.counters.pages_used) = (streams, used);
+            wave.credit = paid * streams;
+            wave.speculation_share()
+        };
+        assert_eq!(share(1, 0, 0), 512);
+        assert_eq!(share(512, 2 * 512, 0), 5);
+        assert_eq!(share(512, 2 * 512, 195), 9);
+        assert_eq!(share(1, 131_072, 0), 19_660);
+        assert_eq!(share(512, 131_072, 0), 38);
+    }
+}

@@ -1,0 +1,112 @@
+//! R7, R8: how far ahead of a stride to fetch, and whether to fetch its gaps.
+//!
+//! ```text
+//! period 16, run 1      read 0 . . . 16 . . . 32      the fourth is known: 48, then 64 and 80 ...
+//! R7  gaps dear         asked for  [48,49) [64,65) [80,81) ...     one request each
+//! R8  gaps cheap        asked for  [48,81)                         one request, gaps and all
+//! ```
+//!
+//! A gap is cheap up to three quarters of what one connection carries in a latency, divided by the requests that overlap
+//! (device.rs, `gap_max`): 600 KB on hdd, 127 KB on s3, 2 KB on ssd. The scenarios are `tests/wave/r07-stride.txt` and
+//! `r08-gaps.txt`. Runs right behind pages that were read are the rows of a matrix that is read by columns: each is opened as a
+//! stream of its own (R4).
+
+use super::Wave;
+use super::lengths::USED_PERCENT;
+use super::plan::whole;
+use super::queue::{Turn, Wanted};
+use super::shares::AHEAD_MIN;
+use super::stream::{Course, Stream, StreamId};
+use crate::decision::{Pattern, Why};
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use alloc::vec::Vec;
+
+impl Wave {
+    /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
+    pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        let share = self.share().min(self.speculation_share());
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let Course::Stride { period, run } = s.course else { return };
+        let f = &self.files[&s.file];
+        let Some(queue) = self.queues.get(&f.device) else { return };
+        if f.random {
+            return;
+        }
+        let runs_max = (share / run.max(1)).max(1);
+        let reads = s.reads;
+        let ends =
+            f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
+        let runs_max = runs_max.min(ends).min(if self.losing { reads / 4 } else { u64::MAX });
+        let ahead = s.ahead.min(runs_max) as i64;
+        let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
+        if distance > ahead / 2 && distance > 0 {
+            return;
+        }
+        let gap = period.unsigned_abs().saturating_sub(run);
+        let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
+        let (id, from, end) = (s.file, s.next, f.end);
+        let mut stretch: Option<Extent> = None;
+        let mut asked = Vec::new();
+        let mut columns = Vec::new();
+        for k in distance.max(0)..ahead {
+            let Some(start) = (from as i64).checked_add(k * period).filter(|&p| p >= 0).map(|p| p as u64)
+            else {
+                break;
+            };
+            if start >= end {
+                break;
+            }
+            s.frontier = start.checked_add_signed(period).unwrap_or(from);
+            let this = Extent::new(start, run);
+            if start > 0 && f.table.has(PageBit::Used, PageIndex(start - 1)) {
+                columns.push(this);
+                continue;
+            }
+            stretch = match stretch {
+                Some(before) if whole_stretch => {
+                    Some(Extent::between(before.start.min(this.start), before.end().max(this.end())))
+                }
+                other => {
+                    asked.extend(other);
+                    Some(this)
+                }
+            };
+        }
+        asked.extend(stretch);
+        let why = if whole_stretch { Why("R8 gaps are cheap") } else { Why("R7 stride") };
+        // The reader asks again when it has come half way.
+        let mark = (s.next as i64).checked_add(period * (ahead / 2)).filter(|&p| p >= 0).map(|p| p as u64);
+        let mark = mark.map(|m| Extent::new(m, run));
+        for column in columns {
+            self.open_column(now, id, pages, column);
+        }
+        for window in asked {
+            self.explain(now, id, pages, whole(window), Pattern::Stride, why);
+            self.want(Wanted { file: id, pages: window, turn: Turn::Ahead, why, stream: Some(sid) });
+        }
+        if let Some(f) = self.files.get_mut(&id)
+            && let Some(mark) = mark
+        {
+            f.table.set(PageBit::Mark, mark);
+        }
+    }
+
+    /// R4 by R7: where a stride goes on right behind pages that were read, it walks the columns of a matrix: each row is a
+    /// stream of its own, and is opened as one (seed 004: large reads ahead in every row, not small ones early).
+    fn open_column(&mut self, now: Nanos, id: FileId, read: Extent, run: Extent) {
+        let f = &self.files[&id];
+        let waiting = f.forward.get(&run.start.0).copied().filter(|&sid| self.streams.get(sid).is_some());
+        let sid = waiting.or_else(|| {
+            let mut s = Stream::seed(id, run.start.0 - 1, 1, now);
+            s.course = Course::Forward;
+            self.adopt(now, s)
+        });
+        let Some(sid) = sid else { return };
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        if s.ahead == 0 {
+            s.ahead = (4 * run.count.0).max(AHEAD_MIN);
+        }
+        self.plan_stream(now, sid, read, Why("R4 rows of a stride"));
+    }
+}
