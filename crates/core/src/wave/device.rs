@@ -260,6 +260,16 @@ impl Device {
         self.flight_max
     }
 
+    /// Whether the device is known to work at several requests at once.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.weighed && self.trip_pages() == 0
+    }
+
+    /// Whether it does, and so many streams are more than it takes requests at once.
+    pub(crate) fn crowded_by(&self, streams: u64) -> bool {
+        self.overlaps() && streams > u64::from(self.flight_max)
+    }
+
     /// A request of ours goes out; `jump` if it does not continue the one sent before.
     pub(crate) fn issued(&mut self, now: Nanos, jump: bool) -> Sent {
         let alone = self.in_flight == 0;

@@ -267,19 +267,21 @@ impl Wave {
     }
 
     /// R3: the reader waited. Fourfold while small, then twofold (spec 3.2's shape), without a ceiling of its own: R13
-    /// has those. Streams of one file learn from one another: the next to begin starts where this one has come to.
+    /// has those. A stride is taken to go on as long as a run is. Streams of one file learn from one another: the next to begin
+    /// starts where this one has come to.
     fn grow(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get(sid) else { return };
+        let device = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device)).map(|q| &q.device);
+        let unit = device.map_or(0, |d| d.unit().0 / crate::units::PAGE_SIZE);
+        let overlaps = device.is_some_and(|d| d.overlaps());
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.waited = true;
         if let Course::Stride { .. } = s.course {
-            s.ahead = (2 * s.ahead).min(2 * s.reads);
+            // Three reads at equal distance may be chance; the fourth came where it was expected. To a head each is a trip.
+            let promise = if s.reads > 3 && overlaps { PROMISE } else { 2 };
+            s.ahead = promise * s.ahead.min(s.reads);
             return;
         }
-        let unit = self
-            .files
-            .get(&s.file)
-            .and_then(|f| self.queues.get(&f.device))
-            .map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE);
         s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).max(unit).min(AHEAD_MAX);
         self.credit = (self.credit + unit.saturating_sub(s.paid)).min(SPECULATION_MAX);
         s.paid = s.paid.max(unit);
@@ -430,13 +432,22 @@ impl Wave {
     /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
     ///
     /// A quarter of it, so that the next are there in time; more where several readers wait, for they do not wait for one
-    /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window; on a head
+    /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
+    /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
     /// a whole trip, up to seven eighths.
     fn step(&self, f: &super::File, target: u64) -> u64 {
         let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
         let trip = queue.device.trip_pages();
         let worth = trip.max(PageCount::holding(queue.device.unit()).0 / 8);
-        let most = target - if trip > 0 { target / 8 } else { target / 2 };
+        let crowded = queue.device.crowded_by(self.active());
+        let most = target
+            - if trip > 0 {
+                target / 8
+            } else if crowded {
+                target / 4
+            } else {
+                target / 2
+            };
         let readers = (queue.waiting.len() as u64).max(1);
         let least = (target * readers / (readers + 3)).min(most);
         worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
