@@ -52,3 +52,40 @@ fn a_shuffled_file_larger_than_memory() {
         assert!(wave.1 <= 2 * demand.1, "{frames} {block}: {} pages for {}", wave.1, demand.1);
     }
 }
+
+/// Queries of 16 clients, 4 pages at random places of 1 GiB, in so many frames, in two seconds.
+fn queries(brain: Brain, frames: u64) -> u64 {
+    let model = DeviceModel::SSD;
+    let mut made = WorldConfig::new(MachineModel::Plain(model), frames, brain, &[1 << 18]);
+    made.descriptors = vec![0; 16];
+    made.stop_at = Some(Nanos::from_ms(2_000));
+    let mut world = World::new(made);
+    for client in 0..16 {
+        let mut dice = 7 + u64::from(client);
+        world.add(
+            Nanos(0),
+            Box::new(move |_| {
+                dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let pages = Extent::new((dice >> 40) % (1 << 16) * 4, 4);
+                Step::Read { fd: client, pages, transfer: PageCount(4) }
+            }),
+        );
+    }
+    world.run().reads
+}
+
+#[test]
+fn clients_at_random_places_of_what_does_not_fit() {
+    for frames in [5_000, 10_000] {
+        let config = Config {
+            memory: PageCount(frames).bytes(),
+            request_max: PageCount(256),
+            reader_max: PageCount(256),
+            ..Config::default()
+        };
+        let demand = queries(Brain::era("ondemand-2.6.23", 32), frames);
+        let wave = queries(Brain::Wave(config), frames);
+        println!("{frames} frames: on demand {demand} queries, wave {wave}");
+        assert!(wave >= demand - demand / 8, "{frames}: {wave} queries for {demand}");
+    }
+}

@@ -91,7 +91,10 @@ impl Wave {
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
         let short = |sister: &StreamId| {
             let s = self.streams.get(*sister);
-            s.is_some_and(|s| s.course == Course::Forward && s.out() <= FEW.max(2 * s.request))
+            s.is_some_and(|s| {
+                let short = s.course == Course::Forward && s.out() <= FEW.max(2 * s.request);
+                short && !self.outlived(s, s.next)
+            })
         };
         let short: Vec<StreamId> = sisters.map(|(_, &sister)| sister).filter(short).collect();
         for sister in short {

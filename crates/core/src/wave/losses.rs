@@ -3,7 +3,10 @@
 //! ```text
 //! a reader finds gone what had arrived   thrash: half as much ahead of him, an eighth less memory believed in, fetched again
 //! a few are seen to be gone, of many     the cache drops single pages for reasons of its own: fetched again (but not by a head)
-//! many are seen to be gone               their streams have not asked for them; they ask again for what they may have then
+//! many are seen to be gone               their streams have not asked for them; they ask again for what they may have then, and
+//!                                        have shown how far such runs come (R9)
+//! a reader comes back, and what he read  outlived: nothing for a short run, nor for one that was robbed before; it would be
+//!   last is gone                         gone as well when he comes for it
 //! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come
 //! ```
 //!
@@ -77,7 +80,8 @@ impl Wave {
         }
     }
 
-    /// Streams that had asked for `page` and what is behind it have not asked for it.
+    /// Streams that had asked for `page` and what is behind it have not asked for it. For what is fetched ahead they have ended
+    /// there (R9), however long their readers take to come back.
     pub(super) fn unask(&mut self, id: FileId, page: PageIndex) {
         let Some(f) = self.files.get(&id) else { return };
         let asked: Vec<StreamId> =
@@ -85,6 +89,13 @@ impl Wave {
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 s.frontier = page.0.max(s.next);
+                if !core::mem::replace(&mut s.robbed, true) {
+                    let came = s.progress();
+                    self.lengths.push(came);
+                    if let Some(f) = self.files.get_mut(&id) {
+                        f.lengths.push(came);
+                    }
+                }
             }
         }
     }
@@ -113,7 +124,19 @@ impl Wave {
             (self.read_of_late, self.vain) = (self.read_of_late / 2, self.vain / 2);
         }
         let allowed = LOST_FEW + self.read_of_late * u64::from(self.config.waste_percent) / 100;
+        let allowed = if self.losing { allowed / 16 } else { allowed };
         self.losing = self.vain > allowed;
+    }
+
+    /// R12: whether the page that a stream's reader had read last when he stood at `page` is gone, and the stream is short, or
+    /// was robbed. Where a file larger than memory is read at random, reads meet by chance, but late.
+    pub(super) fn outlived(&self, s: &Stream, page: u64) -> bool {
+        let last = if s.course == Course::Backward { Some(page) } else { page.checked_sub(1) };
+        let Some(last) = last.filter(|_| s.reads <= LOSING_READS || s.robbed).map(PageIndex) else {
+            return false;
+        };
+        let table = &self.files[&s.file].table;
+        table.has(PageBit::Used, last) && table.resident(Extent { start: last, count: PageCount(1) }).0 == 0
     }
 
     /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread.

@@ -175,10 +175,13 @@ impl Wave {
                 if !established && missing > 0 && !matches!(place, Place::Repeats(_)) {
                     self.rent(now, id, pages);
                 }
-                if !established && self.coincidence(id) {
+                let Some(s) = self.streams.get(sid) else { return };
+                let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
+                if !established && self.coincidence(id) || self.outlived(s, came_to.0) {
                     return;
                 }
                 let Some(s) = self.streams.get_mut(sid) else { return };
+                s.robbed = false;
                 if s.ahead == 0 {
                     s.ahead = (4 * s.request).max(AHEAD_MIN);
                 }

@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub(crate) epoch_before: bool,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
+    /// What was fetched ahead of it was lost, and its reader has not been back in time since (R12).
+    pub(crate) robbed: bool,
 }
 
 impl Stream {
@@ -86,6 +88,7 @@ impl Stream {
             epoch: u32::MAX,
             epoch_before: false,
             waited: false,
+            robbed: false,
         }
     }
 
