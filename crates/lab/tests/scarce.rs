@@ -89,3 +89,46 @@ fn clients_at_random_places_of_what_does_not_fit() {
         assert!(wave >= demand - demand / 8, "{frames}: {wave} queries for {demand}");
     }
 }
+
+/// Share of their pace that so many readers get of a disk, a page at a time, over the second half of a minute.
+fn kept_pace(readers: u32, bytes_per_s: u64, frames: u64) -> f64 {
+    let config = Config {
+        memory: PageCount(frames).bytes(),
+        request_max: PageCount(256),
+        reader_max: PageCount(256),
+        ..Config::default()
+    };
+    let machine = MachineModel::Plain(DeviceModel::HDD);
+    let mut made =
+        WorldConfig::new(machine, frames, Brain::Wave(config), &vec![FILE_PAGES; readers as usize]);
+    made.bucket = Nanos::from_ms(1_000);
+    made.stop_at = Some(Nanos::from_ms(60_000));
+    let mut world = World::new(made);
+    for reader in 0..readers {
+        let begin = Nanos::from_ms(u64::from(reader) * 20_000 / u64::from(readers));
+        let (mut page, mut due, mut slept) = (0, begin.0, false);
+        world.add(
+            begin,
+            Box::new(move |now: Nanos| {
+                slept = !slept;
+                if slept {
+                    return Step::Until(Nanos(due));
+                }
+                due = (due + 4096 * 1_000_000_000 / bytes_per_s).max(now.0.saturating_sub(1_000_000_000));
+                page += 1;
+                Step::Read { fd: reader, pages: Extent::new(page - 1, 1), transfer: PageCount(1) }
+            }),
+        );
+    }
+    let outcome = world.run();
+    let read: u64 = outcome.buckets[30..59].iter().map(|second| second.pages_read).sum();
+    (read * 4096) as f64 / (29 * bytes_per_s * u64::from(readers)) as f64
+}
+
+/// R13: a window that waits for the head grows with what its reader reads meanwhile.
+#[test]
+fn readers_who_ask_for_all_that_a_disk_can_carry() {
+    let kept = kept_pace(100, 300_000, 32_768 / 3);
+    println!("100 readers of 300 KB/s: {:.1} % of their pace", kept * 100.0);
+    assert!(kept > 0.93, "{kept}");
+}

@@ -513,7 +513,7 @@ impl Wave {
     }
 
     /// Pages that the rules want ahead of a stream, and the rule that had the last word.
-    fn target(&self, sid: StreamId, why: Why) -> (u64, Why) {
+    pub(super) fn target(&self, sid: StreamId, why: Why) -> (u64, Why) {
         let Some(s) = self.streams.get(sid) else { return (0, why) };
         let f = &self.files[&s.file];
         // However long its sisters' windows are, a run of four pages promises no more than sixteen.

@@ -9,11 +9,17 @@
 //!    Fetch [32,40)   up to what is there
 //!    Fetch [48,64) [64,96) [96,100)
 //! ```
+//!
+//! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: 300 streams of
+//! 100 KB/s in 128 MiB on a disk get 29.6 MB/s instead of 25.5 (T15).
 
+use super::plan::{FEW, whole};
 use super::queue::{Turn, Wanted, piece_pages, take_next, together};
+use super::stream::Course;
 use super::{Action, FetchId, Flight, Wave};
+use crate::decision::Pattern;
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PageCount};
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 
 /// Pages that may be out unread under an absolute waste ceiling before anything was used: 128 KiB.
 const WASTE_FREE: u64 = 32;
@@ -39,6 +45,10 @@ impl Wave {
             }
             let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
             let mut wanted = take_next(line, near)?;
+            if queue.device.trip_pages() > 0 {
+                self.lengthen(now, &mut wanted);
+            }
+            let queue = self.queues.get_mut(&device)?;
             let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
             let file = self.files.get_mut(&wanted.file).filter(|_| alive);
             // The file may have become shorter since the window was decided.
@@ -77,6 +87,26 @@ impl Wave {
                 .insert(fetch, Flight { file: id, device, pages, ours: ours.count, issued: now, sent });
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
+        }
+    }
+
+    /// R13: moves the end of a window that waited for its turn on by what its reader has read meanwhile: a head that has come so
+    /// far should bring as much as it would be asked for now.
+    fn lengthen(&mut self, now: Nanos, wanted: &mut Wanted) {
+        let Some(sid) = wanted.stream else { return };
+        let Some(s) = self.streams.get(sid) else { return };
+        if s.course != Course::Forward || s.frontier != wanted.pages.end().0 || s.reads <= 2 {
+            return;
+        }
+        let (target, why) = self.target(sid, wanted.why);
+        let end_of_file = self.files[&s.file].end;
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let end = (s.next + target).min(end_of_file);
+        if end >= s.frontier + FEW {
+            let more = Extent::between(PageIndex(s.frontier), PageIndex(end));
+            s.frontier = end;
+            wanted.pages = Extent::between(wanted.pages.start, more.end());
+            self.explain(now, wanted.file, more, whole(more), Pattern::Subsequent, why);
         }
     }
 
