@@ -12,9 +12,11 @@ use bowwave_core::{Explained, Extent, Input, Nanos, PAGE_SIZE, PageCount};
 /// worst, alone in its leaf, its tables and lists.
 const SLACK_SHARE: u64 = 64;
 const SLACK_MIN: u64 = 128 << 10;
+const PAGE_COST_MAX: u64 = 1024;
 /// Files of which the tables are measured after every miss; where there are more, that would take too long.
 const FILES_FEW: usize = 64;
-const PAGE_COST_MAX: u64 = 1024;
+/// Frames come and go by this share of all, for each time asks the system to take memory back.
+const STEP_SHARE: u64 = 1024;
 /// What a file costs beside its tables, about.
 const FILE_BYTES: u64 = 1024;
 /// What a flight costs.
@@ -32,7 +34,8 @@ impl Brain {
         (self.kept, self.grown) = (now, 0);
         self.keep_trace();
         let left = self.ceiling.saturating_sub(self.metadata() + self.slack()) / PAGE_SIZE;
-        self.fit(now, left.clamp(1, self.frames_max));
+        let step = (self.frames_max / STEP_SHARE).max(1);
+        self.fit(now, (left / step * step).clamp(1, self.frames_max));
     }
 
     fn slack(&self) -> u64 {
