@@ -69,6 +69,8 @@ pub(crate) struct Brain {
     ceiling: u64,
     kept: Nanos,
     heard: Nanos,
+    /// Room for the leaves that are looked at: numbers, and bits of pages read. At most 2,048 and those of one read.
+    read_quietly: Vec<(u64, u64)>,
     /// Pages that got a frame since the ceiling was looked at.
     grown: u64,
     in_flight: u64,
@@ -123,6 +125,7 @@ impl Brain {
             ceiling,
             kept: Nanos(0),
             heard: Nanos(0),
+            read_quietly: Vec::new(),
             grown: 0,
             in_flight: 0,
             bytes_fetched: 0,
@@ -204,7 +207,7 @@ impl Brain {
     /// brain hears of it. Whether something is missing: then the reader tells when his read is over.
     pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> bool {
         self.hear(now);
-        self.look_around(now, file.number, pages);
+        self.look_around(now, file.number, pages, pages);
         let table = self.pages.table(id(file.number));
         let missing = table.count(PageBit::Present, pages) < pages.count;
         let hole = table.holes(pages).next();

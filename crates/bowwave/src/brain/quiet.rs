@@ -3,91 +3,121 @@
 //! A reader who finds all pages there and quiet takes no lock; what he leaves is a bit a page, and a note of where he was
 //! ([`notes`](crate::notes)). Whoever comes to the brain next looks at the bits around his own read, and twice a second around
 //! every note.
+//!
+//! ```text
+//! leaf       6        7        8        9        10       11               a read of page 10*64 + 3 is told:
+//! used     ....     ..##     ####     ####     ###[#]    ....              Used [7*64 + 32, 10*64 + 3), then Read
+//!          nothing in two leaves: the end       being read
+//! ```
+//!
+//! What was read is told as used and never as a read of now: a note may be older than what its reader did since, and reads that
+//! are told out of their order end strides.
 
 use super::{Brain, id};
 use crate::memory::{LEAF, mask};
 use crate::notes::Note;
-use bowwave_core::{Extent, Input, Nanos, PageBit, PageIndex};
+use bowwave_core::{Extent, Input, Nanos, PageIndex};
 use std::sync::Arc;
 
 /// Leaves on either side of a read of which is looked what was read quietly, and how many of which nothing was end it.
 const LEAVES_AROUND: u64 = 1024;
 const LEAVES_UNREAD: u32 = 2;
-/// Notes of quiet reads are handed over so often.
+/// Notes of quiet reads are looked at so often.
 const HEARD_EVERY: Nanos = Nanos::from_ms(500);
 
 impl Brain {
-    /// Hears of the latest quiet reads, each after what was read quietly before it.
+    /// Tells of what was read around the latest notes.
     pub(super) fn hear(&mut self, now: Nanos) {
         if now.since(self.heard) < HEARD_EVERY {
             return;
         }
         self.heard = now;
         let notes = Arc::clone(&self.notes);
-        notes.take(now, |Note { file, actor, start, count, part }| {
-            let pages = Extent::new(start, count);
-            if self.files.contains_key(&file) && self.is_where_its_reader_is(file, pages) {
-                for leaf in (start / LEAF).saturating_sub(1)..(start + count).div_ceil(LEAF) {
-                    self.look(now, file, leaf, if part { Extent::new(start + count - 1, 1) } else { none() });
-                }
-                self.wave.handle(now, Input::Read { file: id(file), pages, actor });
+        notes.take(now, |Note { file, start, count, part, .. }| {
+            if self.files.contains_key(&file) {
+                let rest_to_come =
+                    if part { Extent::new(start + count - 1, 1) } else { Extent::new(start, 0) };
+                self.look_around(now, file, Extent::new(start, count), rest_to_come);
             }
         });
     }
 
-    /// Whether a quiet read is the latest of its stream still: its reader may have come further since, and been heard of there.
-    /// Then what lies on both sides of it was read, or it is gone already.
-    fn is_where_its_reader_is(&self, number: u32, pages: Extent) -> bool {
-        let table = self.pages.table(id(number));
-        let used = |page| table.has(PageBit::Used, page) || self.memory.is_used(number, page.0);
-        let present = table.count(PageBit::Present, pages) == pages.count;
-        let before = pages.start.0 == 0 || used(PageIndex(pages.start.0 - 1));
-        present && !(before && used(pages.end()))
-    }
-
-    /// What was read quietly around a read, told before it: leaf by leaf, as far as pages were read lately.
-    pub(super) fn look_around(&mut self, now: Nanos, number: u32, pages: Extent) {
+    /// Tells what was read quietly in the leaves of `pages` and around them, as far as pages were read lately, in the order of
+    /// the file. Pages that are `being_read` are not looked at: a reader who takes a page in four pieces has not read it four
+    /// times.
+    pub(super) fn look_around(&mut self, now: Nanos, number: u32, pages: Extent, being_read: Extent) {
         let (first, last) = (pages.start.0 / LEAF, (pages.end().0.max(1) - 1) / LEAF);
+        let mut read = std::mem::take(&mut self.read_quietly);
+        self.look(number, (first.saturating_sub(LEAVES_AROUND)..first).rev(), &mut read);
+        read.reverse();
         for leaf in first..=last {
-            self.look(now, number, leaf, pages);
+            let from = being_read.start.0.clamp(leaf * LEAF, (leaf + 1) * LEAF) - leaf * LEAF;
+            let to = being_read.end().0.clamp(leaf * LEAF, (leaf + 1) * LEAF) - leaf * LEAF;
+            read.push((leaf, self.memory.take_used(number, leaf, !mask(from, to))));
         }
-        let mut unread = 0;
-        for leaf in (first.saturating_sub(LEAVES_AROUND)..first).rev() {
-            unread = if self.look(now, number, leaf, none()) { 0 } else { unread + 1 };
-            if unread == LEAVES_UNREAD {
-                break;
-            }
-        }
-        unread = 0;
-        for leaf in last + 1..=last + LEAVES_AROUND {
-            unread = if self.look(now, number, leaf, none()) { 0 } else { unread + 1 };
-            if unread == LEAVES_UNREAD {
-                break;
-            }
-        }
-    }
-
-    /// Whether pages of a leaf were read quietly; if so, tells. Pages that are being read are not looked at: a reader who takes
-    /// a page in four pieces has not read it four times.
-    fn look(&mut self, now: Nanos, number: u32, leaf: u64, except: Extent) -> bool {
-        let except = except.intersection(Extent::new(leaf * LEAF, LEAF));
-        let from = except.start.0.saturating_sub(leaf * LEAF);
-        let mut used = self.memory.take_used(number, leaf, !mask(from, from + except.count.0));
-        let any = used != 0;
-        while used != 0 {
-            let first = used.trailing_zeros();
-            let count = (used >> first).trailing_ones();
-            let pages = Extent::new(leaf * LEAF + u64::from(first), u64::from(count));
-            used &= if first + count == 64 { 0 } else { !0 << (first + count) };
+        self.look(number, last + 1..=last + LEAVES_AROUND, &mut read);
+        runs(&read, |pages| {
             self.wave.handle(now, Input::Used { file: id(number), pages });
             for page in pages.start.0..pages.end().0 {
                 self.pages.touch(id(number), PageIndex(page));
             }
+        });
+        read.clear();
+        self.read_quietly = read;
+    }
+
+    /// Adds what was read quietly in `leaves`, up to where nothing was.
+    fn look(&self, number: u32, leaves: impl Iterator<Item = u64>, read: &mut Vec<(u64, u64)>) {
+        let mut unread = 0;
+        for leaf in leaves {
+            let used = self.memory.take_used(number, leaf, !0);
+            unread = if used == 0 { unread + 1 } else { 0 };
+            if unread == LEAVES_UNREAD {
+                break;
+            }
+            read.push((leaf, used));
         }
-        any
     }
 }
 
-const fn none() -> Extent {
-    Extent::new(0, 0)
+/// The runs of pages whose bits are set, leaf for leaf upwards; a run may go on in the next leaf.
+fn runs(leaves: &[(u64, u64)], mut each: impl FnMut(Extent)) {
+    let mut run = Extent::new(0, 0);
+    for &(leaf, mut bits) in leaves {
+        while bits != 0 {
+            let first = bits.trailing_zeros();
+            let count = (bits >> first).trailing_ones();
+            bits &= if first + count == 64 { 0 } else { !0 << (first + count) };
+            let next = Extent::new(leaf * LEAF + u64::from(first), u64::from(count));
+            if run.end() == next.start {
+                run.count += next.count;
+                continue;
+            }
+            if !run.is_empty() {
+                each(run);
+            }
+            run = next;
+        }
+    }
+    if !run.is_empty() {
+        each(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_go_on_from_leaf_to_leaf() {
+        let told = |leaves: &[(u64, u64)]| {
+            let mut told = Vec::new();
+            runs(leaves, |run| told.push((run.start.0, run.count.0)));
+            told
+        };
+        assert_eq!(told(&[(7, !0 << 32), (8, !0), (9, 0b1011)]), [(7 * 64 + 32, 98), (9 * 64 + 3, 1)]);
+        assert_eq!(told(&[(7, 1 << 63), (9, 1)]), [(7 * 64 + 63, 1), (9 * 64, 1)]);
+        assert_eq!(told(&[(0, 1), (3, 0)]), [(0, 1)]);
+        assert_eq!(told(&[]), []);
+    }
 }
