@@ -27,6 +27,8 @@ pub(crate) struct Reading<'a> {
     actor: u32,
     pages: Extent,
     begun: Instant,
+    /// The core heard of it; of what was announced it does not.
+    told: bool,
     /// Something was missing: the brain takes it that he waits until he says that he does not.
     waited: bool,
     lost: u32,
@@ -48,16 +50,18 @@ impl<'a> Reading<'a> {
     pub(crate) fn begin(open: &'a Open, actor: u32, pages: Extent) -> Self {
         let begun = Instant::now();
         let file = open.file();
-        let missing = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
-        Self { open, actor, pages, begun, waited: missing, lost: 0, over: false }
+        let read = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
+        let waited = read.told && read.missing;
+        Self { open, actor, pages, begun, told: read.told, waited, lost: 0, over: false }
     }
 
     /// [`Reading::begin`] for a task, which must not block.
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "for the async twins"))]
     pub(crate) fn begin_task(open: &'a Open, actor: u32, pages: Extent) -> Self {
         let begun = Instant::now();
-        let missing = open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
-        Self { open, actor, pages, begun, waited: missing, lost: 0, over: false }
+        let read = open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
+        let waited = read.told && read.missing;
+        Self { open, actor, pages, begun, told: read.told, waited, lost: 0, over: false }
     }
 
     fn file(&self) -> &'a Arc<FileShared> {
@@ -77,7 +81,7 @@ impl<'a> Reading<'a> {
             Need::Present => Ok(Step::Ready),
             Need::Flight(flight) => {
                 engine.join(&flight);
-                self.waited = true;
+                self.waited = self.told;
                 Ok(Step::Wait(flight))
             }
             Need::Error(error) => Err(error),

@@ -6,7 +6,7 @@
 
 use super::{Brain, hold, tell_quietly};
 use crate::pool::bytes_of_threads;
-use bowwave_core::{Explained, Extent, Input, Nanos, PAGE_SIZE, PageCount};
+use bowwave_core::{Explained, Input, Nanos, PAGE_SIZE, PageCount};
 
 /// A share of the ceiling that stays free for what grows until it is measured again: and what a page may cost at
 /// worst, alone in its leaf, its tables and lists.
@@ -75,12 +75,11 @@ impl Brain {
         let files = (self.files.len() + self.orphans.len()) as u64 * FILE_BYTES;
         let flights = self.flights.len() as u64 * FLIGHT_BYTES;
         let trace = (self.trace.capacity() * size_of::<Explained>()) as u64;
-        let announced: usize = self.announced.iter().map(|a| a.ranges.capacity() * size_of::<Extent>()).sum();
         self.memory.bytes_of_leaves()
             + bytes_of_threads(self.ceiling)
             + self.wave.bytes_of_memory().0
             + self.pages.bytes_of_memory().0
             + self.free.bytes_of_memory()
-            + (files + flights + trace + announced as u64)
+            + (files + flights + trace + self.announced.bytes_of_memory())
     }
 }

@@ -129,6 +129,10 @@ impl Brain {
                 self.pages.close(id(number));
             }
         }
+        if arrived && open && flight.fetch.is_none() && self.announced.concerns(number) {
+            // Nobody will tell how long it took.
+            self.wave.handle(now, Input::Present { file: id(number), pages });
+        }
         if let Some(fetch) = flight.fetch {
             self.progress(now, fetch, arrived && open);
         }

@@ -57,9 +57,7 @@ pub(crate) struct Brain {
     orphans: HashMap<u32, u32>,
     flights: BTreeMap<(u32, u64), Arc<Flight>>,
     fetches: HashMap<FetchId, Fetching>,
-    announced: VecDeque<Announced>,
-    /// Pages that were announced, sent for, and not read so far, at most.
-    announced_out: u64,
+    announced: Announced,
     to_send: Vec<Arc<Flight>>,
     to_land: Vec<(Arc<Flight>, Error)>,
     trace: VecDeque<Explained>,
@@ -109,8 +107,7 @@ impl Brain {
             orphans: HashMap::new(),
             flights: BTreeMap::new(),
             fetches: HashMap::new(),
-            announced: VecDeque::new(),
-            announced_out: 0,
+            announced: Announced::default(),
             to_send: Vec::new(),
             to_land: Vec::new(),
             trace: VecDeque::with_capacity(trace_max as usize),
@@ -159,7 +156,7 @@ impl Brain {
         if self.files.remove(&number).is_none() {
             return;
         }
-        self.announced.retain(|announced| announced.file != number);
+        self.announced.forget(number);
         self.wave.handle(now, Input::Close { file: id(number) });
         let flights: Vec<_> = self.flights.range((number, 0)..=(number, u64::MAX)).collect();
         let flights: Vec<Arc<Flight>> = flights.into_iter().map(|(_, flight)| Arc::clone(flight)).collect();
@@ -204,8 +201,8 @@ impl Brain {
     // ---- readers ---------------------------------------------------------------------------------------------------
 
     /// A read is about to be made of which not everything is there and quiet: the reader's own request goes first, then the
-    /// brain hears of it. Whether something is missing: then the reader tells when his read is over.
-    pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> bool {
+    /// brain hears of it, unless it was announced.
+    pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> Begun {
         self.hear(now);
         self.look_around(now, file.number, pages, pages);
         let table = self.pages.table(id(file.number));
@@ -215,14 +212,19 @@ impl Brain {
             let before = Extent::between(pages.start, hole.start);
             let waits = table.count(PageBit::InFlight, before).0 > 0;
             if !waits && file.changed().is_none() {
-                let own = Extent { count: PageCount(hole.count.0.min(READER_MAX)), ..hole };
-                self.fly(now, file, own, None, true);
+                self.bring(now, file, hole);
             }
         }
         self.tell_evicted(now);
-        self.wave.handle(now, Input::Read { file: id(file.number), pages, actor });
+        let told = !self.announced.holds(file.number, pages) || self.latency(file).is_none();
+        if told {
+            self.wave.handle(now, Input::Read { file: id(file.number), pages, actor });
+        } else {
+            self.wave.handle(now, Input::Used { file: id(file.number), pages });
+        }
+        self.announced.over(file.number, pages);
         self.pump(now);
-        missing
+        Begun { told, missing }
     }
 
     /// A read has taken so long.
@@ -255,12 +257,19 @@ impl Brain {
         if let Some(error) = file.changed() {
             return Need::Error(error);
         }
-        let own = Extent { count: PageCount(wanted.count.0.min(READER_MAX)), ..wanted };
-        let launched = self.fly(now, file, own, None, true);
+        let launched = self.bring(now, file, wanted);
         self.tell_evicted(now);
         self.pump(now);
         let flight = self.flights.get(&(file.number, page.0)).filter(|_| launched > 0);
         flight.map_or(Need::NoFrame, |flight| Need::Flight(Arc::clone(flight)))
+    }
+
+    /// A reader brings the first of what he needs himself; of what he announced, more of its run. How many flights it takes.
+    fn bring(&mut self, now: Nanos, file: &Arc<FileShared>, needs: Extent) -> u32 {
+        let own = Extent { count: PageCount(needs.count.0.min(READER_MAX)), ..needs };
+        let gap = self.wave.gap_worth(file.meta.endpoint);
+        let trip = self.announced.trip(file.number, own, gap);
+        self.fly(now, file, Extent { count: own.count.max(trip.count), ..own }, None, true)
     }
 
     /// The program says how it will read.
@@ -283,16 +292,9 @@ impl Brain {
     /// Does what the brain wants, until it wants nothing more for now.
     pub(crate) fn pump(&mut self, now: Nanos) {
         for _ in 0..ROUNDS_MAX {
-            if self.flights.is_empty() {
-                // What was announced and is neither here nor on its way will not come.
-                self.announced_out = 0;
-            }
             self.tell_announced(now);
             let mut any = false;
-            while let Some(Action::Fetch { id, file, pages, demand, why }) = self.wave.poll(now) {
-                if why.0.starts_with("R15") {
-                    self.announced_out = self.announced_out.saturating_sub(pages.count.0);
-                }
+            while let Some(Action::Fetch { id, file, pages, demand, .. }) = self.wave.poll(now) {
                 any |= self.fetch(now, id, file.0 as u32, pages, demand);
             }
             if !self.tell_evicted(now) && !any {
@@ -308,6 +310,7 @@ impl Brain {
         let evicted = self.pages.take_evicted();
         for (file, pages) in Evicted::runs(&evicted) {
             self.wave.handle(now, Input::Dropped { file, pages });
+            self.announced.over(file.0 as u32, pages);
         }
         !evicted.is_empty()
     }
@@ -386,6 +389,14 @@ impl Brain {
         let all = self.pages.used().0 + self.free.free() + self.free.retired();
         assert_eq!(all, self.frames_max, "a frame is in use, free or retired");
     }
+}
+
+/// How a read began.
+pub(crate) struct Begun {
+    /// The core heard of it, and is to hear how long it took if it waits.
+    pub(crate) told: bool,
+    /// Not all of it is there.
+    pub(crate) missing: bool,
 }
 
 /// What a reader has to do for a page.

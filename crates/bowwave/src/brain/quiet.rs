@@ -58,6 +58,7 @@ impl Brain {
         self.look(number, last + 1..=last + LEAVES_AROUND, &mut read);
         runs(&read, |pages| {
             self.wave.handle(now, Input::Used { file: id(number), pages });
+            self.announced.over(number, pages);
             for page in pages.start.0..pages.end().0 {
                 self.pages.touch(id(number), PageIndex(page));
             }
