@@ -1,12 +1,16 @@
 """Mounts of a bucket, side by side: bowwave, rclone and s3fs, one server, 25 ms before each answer. Run by ./x peers.
 
 The server is a small S3 of our own on loopback: it lists, tells heads, serves ranges, waits, and counts. A peer that is not
-installed is left out, and said so. Each row: seconds, requests, bytes moved per byte used; every byte is compared.
+installed is left out, and said so. Each row: seconds, requests, bytes moved per byte used; every byte is compared. In scarce memory
+the mount and its readers live in one memory cgroup (root); a peer that dies there, or cannot serve, has failed.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import http.server
+import json
+import mmap
 import os
 import pathlib
 import random
@@ -21,6 +25,7 @@ import urllib.parse
 
 KIB, MIB = 1 << 10, 1 << 20
 OBJECT_BYTES = 64 * MIB
+GROUP = pathlib.Path("/sys/fs/cgroup/memory/bowwave-peers")
 
 
 class Counts:
@@ -142,8 +147,37 @@ def in_turn(starts, step, count):
     return [(start + n * step, step) for n in range(count) for start in starts]
 
 
+@dataclasses.dataclass
+class Row:
+    """The reads of each thread: (offset, bytes); how they are made; how often the object repeats itself; the memory there is."""
+
+    threads: list
+    mapped: bool = False
+    times: int = 1
+    memory: int = 0
+
+
+def members(count, size):
+    """Members of a zip file by chance: its directory at the end, then of each the head, and the data in pieces of 64 KiB."""
+    order = list(range(count))
+    random.Random(3).shuffle(order)
+    reads = [(OBJECT_BYTES - 64 * KIB, 64 * KIB)]
+    for n in order:
+        at = n * (OBJECT_BYTES // count - KIB)
+        reads += [(at, 30)] + [(at + 30 + piece, 64 * KIB) for piece in range(0, size, 64 * KIB)]
+    return reads
+
+
 def patterns():
-    """Name to the reads of each thread: (offset, bytes)."""
+    """Name to its reads."""
+    rows = {name: Row(threads) for name, threads in plain().items()}
+    rows["mapped load"] = Row([in_turn([0], MIB, 32)], mapped=True)
+    rows["64 readers, 128 MiB"] = Row([in_turn([n * 4 * MIB], 64 * KIB, 64) for n in range(64)], times=4, memory=128 * MIB)
+    return rows
+
+
+def plain():
+    """Name to the reads of each thread, made by pread on one descriptor: (offset, bytes)."""
     shuffled = random.Random(7)
     swapped = [n ^ 1 for n in range(128)]
     footer = [(OBJECT_BYTES - 64 * KIB, 64 * KIB)] + [(n * 6 * MIB + k * 256 * KIB, 256 * KIB) for n in range(6) for k in range(4)]
@@ -157,42 +191,93 @@ def patterns():
         "16 threads": [in_turn([n * 4 * MIB], 128 * KIB, 8) for n in range(16)],
         "random 4K": [[(shuffled.randrange(OBJECT_BYTES // 4096) * 4096, 4096) for _ in range(40)]],
         "footer, columns": [footer],
+        "zip members": [members(48, 256 * KIB)],
     }
 
 
-def play(path, threads, truth):
-    """Makes the reads; seconds, bytes used."""
+def play(path, row, truth):
+    """Makes the reads; seconds, bytes used, and how many were wrong."""
     handle = os.open(path, os.O_RDONLY)
+    view = mmap.mmap(handle, 0, prot=mmap.PROT_READ) if row.mapped else None
     wrong = []
+
+    def bytes_at(offset, count):
+        if view:
+            return view[offset : offset + count]
+        got = b""
+        while len(got) < count:
+            piece = os.pread(handle, count - len(got), offset + len(got))
+            if not piece:
+                break
+            got += piece
+        return got
 
     def read(reads):
         for offset, count in reads:
-            got = b""
-            while len(got) < count:
-                piece = os.pread(handle, count - len(got), offset + len(got))
-                if not piece:
-                    break
-                got += piece
-            if got != truth[offset : offset + count]:
+            try:
+                at = offset % OBJECT_BYTES
+                same = bytes_at(offset, count) == truth[at : at + count]
+            except OSError:
+                same = False
+            if not same:
                 wrong.append(offset)
 
     begun = time.perf_counter()
-    workers = [threading.Thread(target=read, args=(reads,)) for reads in threads]
+    workers = [threading.Thread(target=read, args=(reads,)) for reads in row.threads]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     took = time.perf_counter() - begun
-    os.close(handle)
-    if wrong:
-        sys.exit(f"peers: {path}: {len(wrong)} reads were wrong, the first at {wrong[0]}")
-    return took, sum(count for reads in threads for _, count in reads)
+    with contextlib.suppress(OSError):  # of a mount that has died
+        os.close(handle)
+    return took, sum(count for reads in row.threads for _, count in reads), len(wrong)
+
+
+def join_group():
+    """This process lives in the group from now on."""
+    (GROUP / "cgroup.procs").write_text(str(os.getpid()))
+
+
+@contextlib.contextmanager
+def scarce(memory):
+    """A memory cgroup of MEMORY bytes, for as long as it takes."""
+    if memory:
+        GROUP.mkdir(exist_ok=True)
+        (GROUP / "memory.limit_in_bytes").write_text(str(memory))
+    try:
+        yield
+    finally:
+        for _ in range(50 if memory else 0):
+            with contextlib.suppress(OSError):  # the last process may still be on its way out
+                GROUP.rmdir()
+                break
+            time.sleep(0.1)
+
+
+def play_apart(path, row, truth):
+    """`play` by a process of its own: who waits for a mapped page keeps the interpreter, and the server is in this one."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if row.memory:
+                join_group()
+            os.write(tell, json.dumps(play(path, row, truth)).encode())
+        finally:
+            os._exit(0)  # whatever became of it: the mount is the parent's to take down
+    os.close(tell)
+    with os.fdopen(told) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else (0.0, 1, 1)
 
 
 def peers(bowwave, port, home):
     """Name to the command that mounts bucket `b` on a directory, and stays."""
     endpoint = f"http://127.0.0.1:{port}"
     found = {"bowwave": lambda at: [bowwave, "mount", "s3://b", at, "--endpoint", endpoint, "--anonymous"]}
+    found["bowwave, 64 MiB"] = lambda at: [*found["bowwave"](at), "--memory", "64M"]
     config = home / "rclone.conf"
     config.write_text(
         f"[t]\ntype = s3\nprovider = Other\naccess_key_id = k\nsecret_access_key = s\nendpoint = {endpoint}\nregion = us-east-1\n"
@@ -219,11 +304,18 @@ def peers(bowwave, port, home):
 
 
 @contextlib.contextmanager
-def mounted(command, at):
-    """Mounted by COMMAND on AT for as long as it takes."""
+def mounted(command, at, inside):
+    """Mounted by COMMAND on AT for as long as it takes, INSIDE the group or not."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment["AWS_EC2_METADATA_DISABLED"] = "true"
-    child = subprocess.Popen(command(at), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+    child = subprocess.Popen(
+        command(at),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        preexec_fn=join_group if inside else None,
+    )
     try:
         begun = time.monotonic()
         while not os.path.ismount(at):
@@ -254,19 +346,27 @@ def main():
         at = home / "at"
         at.mkdir()
         chosen = {name: reads for name, reads in patterns().items() if not args.only or args.only in name}
-        for number, name in enumerate(chosen):
-            (home / "root" / "b" / f"o{number}").write_bytes(truth)
-        print("| pattern | " + " | ".join(f"{peer}: s, requests, bytes per byte" for peer in found) + " |")
-        print("|---|" + "---|" * len(found))
-        for number, (name, reads) in enumerate(chosen.items()):
+        for number, row in enumerate(chosen.values()):
+            with (home / "root" / "b" / f"o{number}").open("wb") as file:
+                for _ in range(row.times):
+                    file.write(truth)
+        names = [name for name in found if name != "bowwave, 64 MiB"]
+        print("| pattern | " + " | ".join(f"{peer}: s, requests, bytes per byte" for peer in names) + " |")
+        print("|---|" + "---|" * len(names))
+        for number, (name, row) in enumerate(chosen.items()):
             cells = []
-            for peer in found:
-                with mounted(found[peer], str(at)):
+            for peer in names:
+                # What a user would do there: the cache has to leave room for what the kernel caches.
+                command = found["bowwave, 64 MiB" if row.memory and peer == "bowwave" else peer]
+                with scarce(row.memory), mounted(command, str(at), bool(row.memory)):
                     os.stat(at / f"o{number}")
                     counts.take()
-                    took, used = play(at / f"o{number}", reads, truth)
+                    took, used, wrong = play_apart(at / f"o{number}", row, truth)
                     gets, sent = counts.take()
-                    cells.append((took, f"{took:.2f} s, {gets}, {sent / used:.2f}"))
+                    if wrong and not row.memory:
+                        sys.exit(f"peers: {peer}: {name}: {wrong} reads were wrong")
+                    text = f"{took:.2f} s, {gets}, {sent / used:.2f}"
+                    cells.append((took, text) if not wrong else (float("inf"), f"failed: {wrong} reads"))
             best = min(took for took, _ in cells)
             print(f"| {name} | " + " | ".join(f"**{text}**" if took <= 1.05 * best else text for took, text in cells) + " |", flush=True)
 

@@ -7,7 +7,7 @@
 use crate::file::{File, this_thread};
 use crate::flight::Flight;
 use crate::page_bytes::PageBytes;
-use crate::reading::{self, BYPASS_MAX, Reading, Step};
+use crate::reading::{self, Filling, Reading, Turn, Viewing};
 use bowwave_io::Error;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -75,18 +75,13 @@ impl File {
             if let Some(view) = self.view_quietly(|| actor, offset, len) {
                 return Ok(view);
             }
-            let mut reading = Reading::begin_task(self.open(), actor, reading::pages(offset, len));
+            let reading = Reading::begin_task(self.open(), actor, reading::pages(offset, len));
+            let mut viewing = Viewing::new(reading, self, offset, len);
             loop {
-                match self.view(offset, len) {
-                    Ok(view) => {
-                        reading.end();
-                        return Ok(view);
-                    }
-                    Err(missing) => match reading.next(missing)? {
-                        Step::Ready => {}
-                        Step::Wait(flight) => wait(&reading, &flight).await?,
-                        Step::Bypass => break,
-                    },
+                match viewing.turn()? {
+                    Turn::Done(view) => return Ok(view),
+                    Turn::Wait(flight) => wait(&viewing.reading, &flight).await?,
+                    Turn::Bypass(_) => break,
                 }
             }
         }
@@ -96,27 +91,15 @@ impl File {
     }
 
     async fn read_segment_async(&self, actor: u32, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let mut reading = Reading::begin_task(self.open(), actor, reading::pages(offset, buf.len()));
-        let mut at = 0;
+        let reading = Reading::begin_task(self.open(), actor, reading::pages(offset, buf.len()));
+        let mut filling = Filling::new(reading, self, offset);
         loop {
-            let copied = self.copy(&mut buf[at..], offset + at as u64);
-            at += copied;
-            if at == buf.len() {
-                reading.end();
-                return Ok(());
-            }
-            if copied > 0 {
-                reading.progressed();
-            }
-            match reading.next(offset + at as u64)? {
-                Step::Ready => {}
-                Step::Wait(flight) => wait(&reading, &flight).await?,
-                Step::Bypass => {
-                    let end = buf.len().min(at + BYPASS_MAX);
-                    let piece = self.bypass_async(offset + at as u64, end - at).await?;
-                    buf[at..end].copy_from_slice(&piece);
-                    at = end;
-                    reading.progressed();
+            match filling.turn(buf)? {
+                Turn::Done(()) => return Ok(()),
+                Turn::Wait(flight) => wait(&filling.reading, &flight).await?,
+                Turn::Bypass(part) => {
+                    let piece = self.bypass_async(offset + part.start as u64, part.len()).await?;
+                    buf[part].copy_from_slice(&piece);
                 }
             }
         }

@@ -9,10 +9,11 @@
 
 use crate::cache::Handle;
 use crate::engine::{Engine, FileShared};
+use crate::flight::Flight;
 use crate::memory::{LEAF, mask};
 use crate::notes::Note;
 use crate::page_bytes::{Leaves, PageBytes};
-use crate::reading::{self, BYPASS_MAX, Reading, Step};
+use crate::reading::{self, Filling, Reading, Turn, Viewing};
 use crate::stats::FileStats;
 use bowwave_core::{Advice, Explained, Extent, FileId, PAGE_SIZE};
 use bowwave_io::{Error, Meta};
@@ -145,22 +146,17 @@ impl File {
         if let Some(view) = self.view_quietly(|| actor, offset, len) {
             return Ok(view);
         }
-        let mut reading = Reading::begin(&self.open, actor, reading::pages(offset, len));
+        let reading = Reading::begin(&self.open, actor, reading::pages(offset, len));
+        let mut viewing = Viewing::new(reading, self, offset, len);
         loop {
-            match self.view(offset, len) {
-                Ok(view) => {
-                    reading.end();
-                    return Ok(view);
-                }
-                Err(missing) => match reading.next(missing)? {
-                    Step::Ready => {}
-                    Step::Wait(flight) => self.wait(&reading, &flight)?,
-                    Step::Bypass => break,
-                },
+            match viewing.turn()? {
+                Turn::Done(view) => return Ok(view),
+                Turn::Wait(flight) => wait(&viewing.reading, &flight)?,
+                Turn::Bypass(_) => break,
             }
         }
         // What is wanted at once cannot be had at once: piece by piece, then.
-        drop(reading);
+        drop(viewing);
         let mut copy = vec![0; len];
         self.read_slowly(actor, &mut copy, offset)?;
         Ok(PageBytes::copy(copy))
@@ -258,38 +254,17 @@ impl File {
     }
 
     fn read_segment(&self, actor: u32, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let mut reading = Reading::begin(&self.open, actor, reading::pages(offset, buf.len()));
-        let mut at = 0;
+        let reading = Reading::begin(&self.open, actor, reading::pages(offset, buf.len()));
+        let mut filling = Filling::new(reading, self, offset);
         loop {
-            let copied = self.copy(&mut buf[at..], offset + at as u64);
-            at += copied;
-            if at == buf.len() {
-                reading.end();
-                return Ok(());
-            }
-            if copied > 0 {
-                reading.progressed();
-            }
-            match reading.next(offset + at as u64)? {
-                Step::Ready => {}
-                Step::Wait(flight) => self.wait(&reading, &flight)?,
-                Step::Bypass => {
-                    let end = buf.len().min(at + BYPASS_MAX);
-                    self.engine().bypass(&self.open.file, offset + at as u64, &mut buf[at..end])?;
-                    at = end;
-                    reading.progressed();
-                    if at == buf.len() {
-                        reading.end();
-                        return Ok(());
-                    }
+            match filling.turn(buf)? {
+                Turn::Done(()) => return Ok(()),
+                Turn::Wait(flight) => wait(&filling.reading, &flight)?,
+                Turn::Bypass(part) => {
+                    self.engine().bypass(&self.open.file, offset + part.start as u64, &mut buf[part])?;
                 }
             }
         }
-    }
-
-    fn wait(&self, reading: &Reading<'_>, flight: &crate::flight::Flight) -> Result<(), Error> {
-        let outcome = flight.wait(reading.patience()).ok_or_else(|| reading.timed_out())?;
-        reading.landed(outcome)
     }
 
     /// Whether so long a view may be had: it holds pages that nobody else can have.
@@ -348,6 +323,11 @@ impl File {
         }
         Ok((PageBytes::view(Arc::clone(&self.open), leaves, offset, len), fresh))
     }
+}
+
+fn wait(reading: &Reading<'_>, flight: &Flight) -> Result<(), Error> {
+    let outcome = flight.wait(reading.patience()).ok_or_else(|| reading.timed_out())?;
+    reading.landed(outcome)
 }
 
 impl std::fmt::Debug for File {

@@ -5,21 +5,26 @@
 //!                                                                                        the fourth time: read past the cache
 //! ```
 //!
+//! Blocking reads and their async twins take the same way: [`Filling`] and [`Viewing`] say what comes next, and the two differ in how
+//! they wait for a flight and read past the cache.
+//!
 //! However it ends - bytes, an error, a panic, a future that is dropped - the brain hears that this reader waits no more.
 
 use crate::brain::Need;
 use crate::engine::FileShared;
-use crate::file::Open;
+use crate::file::{File, Open};
 use crate::flight::Flight;
+use crate::page_bytes::PageBytes;
 use bowwave_core::{Extent, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use bowwave_io::Error;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Times that a page may be lost again between its arrival and its reader, before he reads past the cache.
 const LOST_MAX: u32 = 4;
 /// Bytes that are read past the cache at once.
-pub(crate) const BYPASS_MAX: usize = 1 << 20;
+const BYPASS_MAX: usize = 1 << 20;
 
 /// One read on its way.
 pub(crate) struct Reading<'a> {
@@ -27,19 +32,21 @@ pub(crate) struct Reading<'a> {
     actor: u32,
     pages: Extent,
     begun: Instant,
+    /// The core heard of it; of what was announced it does not.
+    told: bool,
     /// Something was missing: the brain takes it that he waits until he says that he does not.
     waited: bool,
     lost: u32,
     over: bool,
 }
 
-/// What comes next for a reader.
-pub(crate) enum Step {
+/// What comes next for a page.
+enum Step {
     /// Look again: it is there.
     Ready,
     /// Wait for this.
     Wait(Arc<Flight>),
-    /// Read this byte range of the storage, past the cache.
+    /// Read the storage past the cache.
     Bypass,
 }
 
@@ -48,16 +55,18 @@ impl<'a> Reading<'a> {
     pub(crate) fn begin(open: &'a Open, actor: u32, pages: Extent) -> Self {
         let begun = Instant::now();
         let file = open.file();
-        let missing = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
-        Self { open, actor, pages, begun, waited: missing, lost: 0, over: false }
+        let read = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
+        let waited = read.told && read.missing;
+        Self { open, actor, pages, begun, told: read.told, waited, lost: 0, over: false }
     }
 
     /// [`Reading::begin`] for a task, which must not block.
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "for the async twins"))]
     pub(crate) fn begin_task(open: &'a Open, actor: u32, pages: Extent) -> Self {
         let begun = Instant::now();
-        let missing = open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
-        Self { open, actor, pages, begun, waited: missing, lost: 0, over: false }
+        let read = open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
+        let waited = read.told && read.missing;
+        Self { open, actor, pages, begun, told: read.told, waited, lost: 0, over: false }
     }
 
     fn file(&self) -> &'a Arc<FileShared> {
@@ -65,7 +74,7 @@ impl<'a> Reading<'a> {
     }
 
     /// What to do for the page of byte `at`.
-    pub(crate) fn next(&mut self, at: u64) -> Result<Step, Error> {
+    fn next(&mut self, at: u64) -> Result<Step, Error> {
         let page = PageIndex(at / PAGE_SIZE);
         let wanted = Extent::between(page, self.pages.end());
         if self.lost > LOST_MAX {
@@ -77,17 +86,12 @@ impl<'a> Reading<'a> {
             Need::Present => Ok(Step::Ready),
             Need::Flight(flight) => {
                 engine.join(&flight);
-                self.waited = true;
+                self.waited = self.told;
                 Ok(Step::Wait(flight))
             }
             Need::Error(error) => Err(error),
             Need::NoFrame => Ok(Step::Bypass),
         }
-    }
-
-    /// Some bytes came: what is lost from now on is counted anew.
-    pub(crate) fn progressed(&mut self) {
-        self.lost = 0;
     }
 
     /// What is left of the time that a read may take from its latest progress on.
@@ -112,7 +116,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The read is over, and how long it took is known.
-    pub(crate) fn end(mut self) {
+    fn end(&mut self) {
         self.over = true;
         if self.waited {
             let took = Nanos(self.begun.elapsed().as_nanos() as u64);
@@ -130,6 +134,87 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if !self.over && self.waited {
             self.tell(Nanos(0));
+        }
+    }
+}
+
+/// What whoever reads has to do next.
+pub(crate) enum Turn<T> {
+    /// Nothing more: this is what was read.
+    Done(T),
+    /// Wait for this, then ask again.
+    Wait(Arc<Flight>),
+    /// Read this part of the buffer past the cache, then ask again; a view has no buffer, and is copied together instead.
+    Bypass(Range<usize>),
+}
+
+/// A buffer that is filled from the front on.
+pub(crate) struct Filling<'a> {
+    pub(crate) reading: Reading<'a>,
+    file: &'a File,
+    offset: u64,
+    at: usize,
+}
+
+impl<'a> Filling<'a> {
+    pub(crate) fn new(reading: Reading<'a>, file: &'a File, offset: u64) -> Self {
+        Self { reading, file, offset, at: 0 }
+    }
+
+    /// Copies what is there, and says what comes next.
+    pub(crate) fn turn(&mut self, buf: &mut [u8]) -> Result<Turn<()>, Error> {
+        loop {
+            let copied = self.file.copy(&mut buf[self.at..], self.offset + self.at as u64);
+            self.at += copied;
+            if self.at == buf.len() {
+                self.reading.end();
+                return Ok(Turn::Done(()));
+            }
+            if copied > 0 {
+                self.reading.lost = 0;
+            }
+            match self.reading.next(self.offset + self.at as u64)? {
+                Step::Ready => {}
+                Step::Wait(flight) => return Ok(Turn::Wait(flight)),
+                Step::Bypass => {
+                    let from = self.at;
+                    self.at = buf.len().min(from + BYPASS_MAX);
+                    self.reading.lost = 0;
+                    return Ok(Turn::Bypass(from..self.at));
+                }
+            }
+        }
+    }
+}
+
+/// A view of which all pages are wanted at once.
+pub(crate) struct Viewing<'a> {
+    pub(crate) reading: Reading<'a>,
+    file: &'a File,
+    offset: u64,
+    len: usize,
+}
+
+impl<'a> Viewing<'a> {
+    pub(crate) fn new(reading: Reading<'a>, file: &'a File, offset: u64, len: usize) -> Self {
+        Self { reading, file, offset, len }
+    }
+
+    /// Pins all pages, or says what comes next.
+    pub(crate) fn turn(&mut self) -> Result<Turn<PageBytes>, Error> {
+        loop {
+            let missing = match self.file.view(self.offset, self.len) {
+                Ok(view) => {
+                    self.reading.end();
+                    return Ok(Turn::Done(view));
+                }
+                Err(missing) => missing,
+            };
+            match self.reading.next(missing)? {
+                Step::Ready => {}
+                Step::Wait(flight) => return Ok(Turn::Wait(flight)),
+                Step::Bypass => return Ok(Turn::Bypass(0..self.len)),
+            }
         }
     }
 }

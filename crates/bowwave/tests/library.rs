@@ -3,6 +3,7 @@
 mod common;
 
 use bowwave::{Advice, Bytes, Cache, Error, MemoryStorage, Storage};
+use bowwave_io::{SlowDevice, SlowStorage};
 use common::{Content, Faults, Faulty};
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -291,4 +292,26 @@ fn a_reader_who_comes_far_between_two_notes_is_one_stream() {
     let stats = cache.stats();
     assert!(stats.counters.streams <= 3, "{stats:?}");
     assert!(stats.fetched_bytes <= (120 << 20) * 103 / 100, "{stats:?}");
+}
+
+#[test]
+fn a_stride_that_is_read_quietly_goes_on() {
+    // On a device of 20 ms windows are long and read quietly. Each 16 MiB have a note, and those of half a second are looked at
+    // together: they are old news, and no reads out of order.
+    let content = Content::new(12, 256 << 20);
+    let cache = cache(256);
+    let slow = SlowStorage::new(
+        content.clone(),
+        &SlowDevice::start("lat=20ms,bw=2GB/s,slots=32".parse().unwrap()).unwrap(),
+        0,
+    );
+    let file = cache.open(slow).unwrap();
+    let mut buf = vec![0; 8 << 10];
+    for at in (0..256u64 << 20).step_by(16 << 10) {
+        file.read_at(&mut buf, at).unwrap();
+        assert!(content.holds(at, &buf));
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.counters.streams, 1, "{stats:?}");
 }

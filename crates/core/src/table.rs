@@ -80,6 +80,8 @@ pub struct PageTable {
     end_of_file: PageIndex,
     /// By page index / 4096. No chunk is empty.
     chunks: BTreeMap<u64, Chunk>,
+    /// Leaves that the chunks have room for, counted as it changes: the library asks after every miss.
+    room: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -106,7 +108,7 @@ enum Select {
 impl PageTable {
     /// An empty table of a file of `end_of_file` pages.
     pub fn new(end_of_file: PageIndex) -> Self {
-        Self { end_of_file, chunks: BTreeMap::new() }
+        Self { end_of_file, chunks: BTreeMap::new(), room: 0 }
     }
 
     /// Tells the file's size in pages. Pages past a smaller size are forgotten.
@@ -133,9 +135,11 @@ impl PageTable {
             let base = page - page % CHUNK_PAGES;
             let stop = end.min(base.saturating_add(CHUNK_PAGES));
             let chunk = self.chunks.entry(base / CHUNK_PAGES).or_default();
+            let before = chunk.leaves.capacity();
             for (leaf, mask) in leaf_masks(page - base, stop - base) {
                 changed += chunk.leaf_or_new(leaf).set(bit, mask);
             }
+            self.room += chunk.leaves.capacity() - before;
             page = stop;
         }
         PageCount(changed)
@@ -218,13 +222,11 @@ impl PageTable {
         (PageCount(page.0 - hole.map_or(from, |hole| hole + 1)), visits)
     }
 
-    /// Bytes that the table itself takes, about: its leaves, its chunks and their share of the tree.
+    /// Bytes that the table itself takes, about: its leaves, its chunks and their share of the tree. O(1).
     pub fn bytes_of_memory(&self) -> Bytes {
         // A B-tree node is at worst half full, so a chunk's entry counts twice.
         let chunks = self.chunks.len() * 2 * (size_of::<Chunk>() + size_of::<u64>());
-        let leaves: usize =
-            self.chunks.values().map(|chunk| chunk.leaves.capacity() * size_of::<Leaf>()).sum();
-        Bytes((size_of::<Self>() + chunks + leaves) as u64)
+        Bytes((size_of::<Self>() + chunks + self.room * size_of::<Leaf>()) as u64)
     }
 
     fn leaf(&self, page: PageIndex) -> Option<(&Leaf, u64)> {
@@ -242,6 +244,7 @@ impl PageTable {
         let mut emptied = Vec::new();
         for (&key, chunk) in self.chunks.range_mut(from / CHUNK_PAGES..=(end - 1) / CHUNK_PAGES) {
             let base = key * CHUNK_PAGES;
+            let before = chunk.leaves.capacity();
             for (leaf, mask) in leaf_masks(from.saturating_sub(base), (end - base).min(CHUNK_PAGES)) {
                 if let Some(rank) = chunk.rank(leaf) {
                     f(&mut chunk.leaves[rank], mask);
@@ -250,12 +253,14 @@ impl PageTable {
                     }
                 }
             }
+            self.room -= before - chunk.leaves.capacity();
             if chunk.occupied == 0 {
                 emptied.push(key);
             }
         }
         for key in emptied {
-            self.chunks.remove(&key);
+            let chunk = self.chunks.remove(&key).expect("it was seen above");
+            self.room -= chunk.leaves.capacity();
         }
     }
 
@@ -530,6 +535,8 @@ mod tests {
             let bits = [state.present, state.in_flight, state.ahead, state.used, state.mark];
             assert_eq!(bits, model.pages[start as usize]);
             assert_eq!(bits, PageBit::ALL.map(|bit| table.has(bit, extent.start)));
+            let room: usize = table.chunks.values().map(|chunk| chunk.leaves.capacity()).sum();
+            assert_eq!(table.room, room, "room is counted as it changes");
             let start = dice.below(PAGES);
             check(&table, &model, Extent::new(start, dice.below(600).min(PAGES - start)));
         }

@@ -1,10 +1,12 @@
 //! A storage at the pace of the lab's device models, in real time: what the examples read from.
 //!
-//! For a device with a head one thread sleeps until the next completion of the [`Device`] and wakes who waits for it. Contents are made up: every eight
+//! Its threads and those of the cache have real-time priority where that is permitted: what is measured is the cache, and not
+//! who else wants the processors. For a device with a head one thread sleeps until the next completion of the [`Device`] and wakes who waits for it. Contents are made up: every eight
 //! bytes say where they are, so every read can be verified without keeping a byte.
 #![allow(dead_code, unreachable_pub, reason = "each example uses what it needs")]
 
 use bowwave::{Error, Meta, Nanos, Storage, Until};
+use bowwave_io::{Haste, hurry};
 use bowwave_lab::{Device, DeviceModel};
 use std::collections::HashMap;
 use std::io::IoSliceMut;
@@ -13,8 +15,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Sleeps end this much late on an idle virtual machine: the rest is waited out awake.
-const AWAKE: Duration = Duration::from_micros(60);
+/// Sleeps of a virtual machine end up to this much late: the rest is waited out awake, where few wait.
+const AWAKE: Duration = Duration::from_micros(100);
+const FEW: usize = 2;
+/// Where many wait, being awake would take the processors from those who are to read.
+const AWAKE_AMONG_MANY: Duration = Duration::from_micros(15);
 /// Where the sleep is longer than this, being late by that little does not count.
 const LONG: Duration = Duration::from_millis(5);
 
@@ -46,6 +51,8 @@ impl SlowDevice {
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
+        // Whoever reads, and the threads of the cache that he starts, sleep as a device would.
+        hurry(Haste::Answer);
         let clock = Arc::downgrade(&device);
         std::thread::spawn(move || {
             while let Some(device) = clock.upgrade() {
@@ -108,20 +115,21 @@ impl SlowDevice {
 impl SlowDevice {
     /// Where there is no head the end of a request is known when it comes: whoever made it sleeps until then.
     fn pass_slots(&self, address: u64, bytes: u64) {
-        let due = {
+        let (due, waiting) = {
             let mut state = self.state.lock().expect("nobody panics here");
             let (id, now) = (state.next, self.now());
             state.next += 1;
             while state.device.complete(now).is_some() {}
             state.device.submit(now, id, address, bytes);
             let due = state.device.upcoming().find(|upcoming| upcoming.1 == id);
-            due.map_or(now, |(due, _)| due)
+            (due.map_or(now, |(due, _)| due), state.device.upcoming().count())
         };
+        let awake = if waiting <= FEW { AWAKE } else { AWAKE_AMONG_MANY };
         let left = Duration::from_nanos(due.since(self.now()).0);
         if left > LONG {
             std::thread::sleep(left);
-        } else if left > AWAKE {
-            std::thread::sleep(left - AWAKE);
+        } else if left > awake {
+            std::thread::sleep(left - awake);
         }
         while self.now() < due {
             std::thread::yield_now();

@@ -294,15 +294,18 @@ impl Cache {
         }
     }
 
-    /// A fetch of these pages failed: those that are still in flight are absent again.
+    /// A fetch of these pages failed: those that are still in flight are absent again, but for those that were written
+    /// meanwhile, whole, and are present.
     pub fn failed(&mut self, file: FileId, extent: Extent) {
         let Some(f) = self.files.get(&file) else { return };
         let runs: Vec<Extent> = f.table.runs(PageBit::InFlight, extent).collect();
-        for run in runs {
-            for page in run.start.0..run.end().0 {
-                if let Some(id) = self.frame(file, PageIndex(page)) {
-                    self.release(id);
+        for page in runs.iter().flat_map(|run| run.start.0..run.end().0).map(PageIndex) {
+            match self.frame(file, page) {
+                Some(id) if self.frames.get(id).dirty => {
+                    self.arrived(file, Extent { start: page, count: PageCount(1) });
                 }
+                Some(id) => self.release(id),
+                None => {}
             }
         }
     }

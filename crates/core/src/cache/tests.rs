@@ -147,6 +147,18 @@ fn dirty_pages_are_written_before_they_go() {
 }
 
 #[test]
+fn what_was_written_while_it_was_fetched_outlives_a_fetch_that_fails() {
+    let mut cache = cache(8);
+    let window = Window { start: PageIndex(0), size: PageCount(4), async_size: PageCount(0) };
+    cache.submit(F, window, 0);
+    assert_eq!(cache.write(F, Extent::new(1, 2), 0), None);
+    cache.failed(F, Extent::new(0, 4));
+    cache.check();
+    assert_eq!(present(&cache, F, 0..4), [1, 2]);
+    assert_eq!((cache.dirty(), cache.used()), (PageCount(2), PageCount(2)));
+}
+
+#[test]
 fn memory_that_is_taken_away_is_gone_at_once() {
     let mut cache = cache(16);
     stream(&mut cache, F, 0, 16);

@@ -65,7 +65,40 @@ impl Server {
             );
             return None;
         }
-        Self::nginx_in(tempfile::tempdir().unwrap(), free_port())
+        Self::nginx_in(tempfile::tempdir().unwrap(), free_port(), "")
+    }
+
+    /// nginx over TLS with a certificate that nobody has signed but itself, for 127.0.0.1; the certificate is `dir/cert`. `None`, and
+    /// a line why, where nginx or openssl is missing.
+    pub fn nginx_over_tls() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let made = Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+            ])
+            .args(["-subj", "/CN=bowwave", "-addext", "subjectAltName=IP:127.0.0.1"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .args(["-keyout".as_ref(), dir.path().join("key").as_os_str()])
+            .args(["-out".as_ref(), dir.path().join("cert").as_os_str()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if !made.is_ok_and(|status| status.success()) || !nginx_program().exists() {
+            println!(
+                "skipped: tests over HTTPS need nginx and openssl (apt-get install nginx-light openssl)"
+            );
+            return None;
+        }
+        let tls = format!("ssl_certificate {0}/cert; ssl_certificate_key {0}/key;", dir.path().display());
+        Self::nginx_in(dir, free_port(), &tls)
     }
 
     /// The same again after [`Server::kill`].
@@ -79,7 +112,9 @@ impl Server {
         }
     }
 
-    fn nginx_in(dir: tempfile::TempDir, port: u16) -> Option<Self> {
+    /// With `tls`, its lines about certificates, over TLS.
+    fn nginx_in(dir: tempfile::TempDir, port: u16, tls: &str) -> Option<Self> {
+        let ssl = if tls.is_empty() { "" } else { " ssl" };
         std::fs::create_dir_all(dir.path().join("www")).unwrap();
         // Its worker is another user where we are root.
         std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -88,7 +123,7 @@ impl Server {
              events {{ worker_connections 256; }}\n\
              http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;\n\
              uwsgi_temp_path {0}/u; scgi_temp_path {0}/s; types {{ }} default_type application/octet-stream;\n\
-             server {{ listen 127.0.0.1:{port}; root {0}/www; autoindex on;\n\
+             server {{ listen 127.0.0.1:{port}{ssl}; {tls} root {0}/www; autoindex on;\n\
              location /go/ {{ rewrite ^/go/(.*)$ /$1?signature=secret redirect; }}\n\
              location /private/ {{ return 403; }} }} }}\n",
             dir.path().display()

@@ -1,0 +1,252 @@
+//! What programs said that they will read: sent for as memory allows, and nothing beside it.
+//!
+//! A list is told to the core (R15) a batch at a time, each of at most a quarter of memory with the gaps that it buys, all together
+//! of half. A batch is over when all of it was read, or lost, or half of the next one of its file was read.
+//!
+//! ```text
+//! will_read   [100,104) [0,4) [104,108) [6,10) [200,209)
+//! told        [100,108) [0,10)       18 pages of room, gaps of two are cheaper than a request; the rest when these were read
+//! ```
+//!
+//! Reads of what was told are no reads to the core: where it knows what comes it has nothing to guess. A reader who is there before
+//! his page was sent for brings as much of its run as a trip is worth, four times the gap that costs as much as a request: a head
+//! comes once for it. Before the device was timed 16 runs are told, for nobody knows yet which gaps are cheap, and reads are told
+//! too, for it is timed by those who wait; until its rate is known, what keeps it busy twice over.
+//!
+//! The figures are owned by the test `what_is_announced_goes_out_in_runs`.
+
+use super::{Brain, READER_MAX, id};
+use bowwave_core::{Advice, Bytes, Extent, Input, Nanos, PageBit, PageCount, PageIndex, PageTable};
+use std::collections::{BTreeMap, VecDeque};
+
+/// All batches together have half of memory at most, each half of that: one is read while the next comes.
+const OUT_SHARE: u64 = 2;
+const BATCH_SHARE: u64 = 4;
+/// Runs of the first batch, before the device was timed, and pages: 16 MiB.
+const FIRST_RUNS: usize = 16;
+const FIRST_PAGES: u64 = 4096;
+/// Gaps that a trip is worth, and its pages at most: 4 MiB.
+const TRIP_GAPS: u64 = 4;
+const TRIP_MAX: u64 = 1024;
+
+/// What is still to be told of one list.
+struct List {
+    file: u32,
+    ranges: VecDeque<Extent>,
+}
+
+/// What was told of a list, and how much of it was not read so far.
+struct Batch {
+    /// By where they begin, gaps included.
+    runs: Vec<Extent>,
+    /// Pages in the runs.
+    told: u64,
+    /// Its pages that were not read have [`PageBit::Ahead`].
+    unread: PageTable,
+    pages: u64,
+    left: u64,
+}
+
+/// All lists of all files.
+#[derive(Default)]
+pub(super) struct Announced {
+    lists: VecDeque<List>,
+    /// By file, oldest first.
+    batches: BTreeMap<u32, VecDeque<Batch>>,
+    /// Pages in the runs of all batches.
+    told: u64,
+}
+
+impl Announced {
+    /// These pages were read, or lost: nobody waits for them any more.
+    pub(super) fn over(&mut self, file: u32, pages: Extent) {
+        let Some(batches) = self.batches.get_mut(&file) else { return };
+        for batch in batches.iter_mut() {
+            batch.left -= batch.unread.clear(PageBit::Ahead, pages).0;
+        }
+        while let Some(front) = batches.front() {
+            let next_read = batches.get(1).is_some_and(|next| 2 * next.left <= next.pages);
+            if front.left > 0 && !next_read {
+                return;
+            }
+            self.told -= front.told;
+            batches.pop_front();
+        }
+        self.batches.remove(&file);
+    }
+
+    /// Whether anything of a file was told and not read.
+    pub(super) fn concerns(&self, file: u32) -> bool {
+        self.batches.contains_key(&file)
+    }
+
+    fn of(&self, file: u32) -> impl Iterator<Item = &Batch> {
+        self.batches.get(&file).into_iter().flatten()
+    }
+
+    /// Whether all of these pages were told and not read.
+    pub(super) fn holds(&self, file: u32, pages: Extent) -> bool {
+        self.of(file).map(|batch| batch.unread.count(PageBit::Ahead, pages).0).sum::<u64>() >= pages.count.0
+    }
+
+    /// What a reader at `pages` brings at once: as much of the run that holds it as a trip is worth.
+    pub(super) fn trip(&self, file: u32, pages: Extent, gap: PageCount) -> Extent {
+        let most = (TRIP_GAPS * gap.0).clamp(READER_MAX, TRIP_MAX);
+        let run = self.of(file).filter_map(|batch| {
+            let at = batch.runs.partition_point(|run| run.start <= pages.start).checked_sub(1)?;
+            Some(batch.runs[at]).filter(|run| run.contains(pages.start))
+        });
+        let end = run.map(Extent::end).max().unwrap_or(pages.end());
+        Extent { count: end.since(pages.start).min(PageCount(most)), ..pages }
+    }
+
+    fn add(&mut self, file: u32, runs: Vec<Extent>, unread: PageTable, pages: u64) {
+        let told = runs.iter().map(|run| run.count.0).sum();
+        self.told += told;
+        self.batches.entry(file).or_default().push_back(Batch { runs, told, unread, pages, left: pages });
+    }
+
+    pub(super) fn forget(&mut self, file: u32) {
+        self.lists.retain(|list| list.file != file);
+        let batches = self.batches.remove(&file).into_iter().flatten();
+        self.told -= batches.map(|batch| batch.told).sum::<u64>();
+    }
+
+    pub(super) fn bytes_of_memory(&self) -> u64 {
+        let lists: usize = self.lists.iter().map(|list| list.ranges.capacity()).sum();
+        let batches = || self.batches.values().flatten();
+        let runs: usize = batches().map(|batch| batch.runs.capacity()).sum();
+        let tables: u64 = batches().map(|batch| batch.unread.bytes_of_memory().0).sum();
+        ((lists + runs) * size_of::<Extent>()) as u64 + tables
+    }
+}
+
+impl Brain {
+    /// The program says what it will read.
+    pub(crate) fn announce(&mut self, now: Nanos, number: u32, ranges: VecDeque<Extent>) {
+        self.announced.lists.push_back(List { file: number, ranges });
+        self.pump(now);
+    }
+
+    /// Tells the next batch, if there is room for one.
+    pub(super) fn tell_announced(&mut self, now: Nanos) {
+        while let Some(list) = self.announced.lists.front_mut() {
+            let Some(file) = self.files.get(&list.file).filter(|_| !list.ranges.is_empty()) else {
+                self.announced.lists.pop_front();
+                continue;
+            };
+            let (number, endpoint) = (list.file, file.meta.endpoint);
+            let (memory, told) = (self.pages.capacity().0, self.announced.told);
+            let (latency, rate, in_flight_max) = self.wave.device(endpoint).unwrap_or((None, None, 0));
+            let (most, runs_max, batches_max) = match (latency, rate) {
+                (None, _) => (FIRST_PAGES.min(memory / OUT_SHARE), FIRST_RUNS, 1),
+                (_, None) => (memory / OUT_SHARE, FIRST_RUNS.max(2 * in_flight_max as usize), 2),
+                _ => (memory / OUT_SHARE, usize::MAX, usize::MAX),
+            };
+            let room = most.saturating_sub(told).min(memory / BATCH_SHARE);
+            let batches = self.announced.batches.get(&number).map_or(0, VecDeque::len);
+            if batches >= batches_max || told > 0 && room < most / BATCH_SHARE {
+                return;
+            }
+            let gap = self.wave.gap_worth(endpoint).0;
+            let (taken, mut runs) = batch(&mut list.ranges, room.max(1), runs_max, gap);
+            let mut unread = PageTable::new(PageIndex(PageCount::holding(Bytes(file.meta.len)).0));
+            let pages = taken.into_iter().map(|pages| unread.set(PageBit::Ahead, pages).0).sum();
+            for &pages in &runs {
+                self.wave.handle(now, Input::Advised { file: id(number), pages, advice: Advice::WillNeed });
+            }
+            runs.sort_unstable();
+            self.announced.add(number, runs, unread, pages);
+        }
+    }
+}
+
+/// Takes ranges from the front that make at most `room` pages and `runs_max` runs, gaps included; and the runs, in the order in which
+/// the first page of each is read. What lies no further apart than `gap` is one run.
+fn batch(ranges: &mut VecDeque<Extent>, room: u64, runs_max: usize, gap: u64) -> (Vec<Extent>, Vec<Extent>) {
+    let (mut count, mut taken) = (0, Vec::new());
+    while count < room
+        && let Some(range) = ranges.pop_front()
+    {
+        let part = Extent { count: PageCount(range.count.0.min(room - count)), ..range };
+        let rest = Extent::between(part.end(), range.end());
+        if !rest.is_empty() {
+            ranges.push_front(rest);
+        }
+        count += part.count.0;
+        taken.push(part);
+    }
+    loop {
+        let runs = runs(&taken, gap);
+        let pages: u64 = runs.iter().map(|run| run.count.0).sum();
+        if taken.len() < 2 || pages <= room && runs.len() <= runs_max {
+            return (taken, runs);
+        }
+        for range in taken.drain(taken.len() * 7 / 8..).rev() {
+            ranges.push_front(range);
+        }
+    }
+}
+
+/// `ranges` as runs over gaps of up to `gap` pages, in the order in which the first page of each comes in `ranges`.
+fn runs(ranges: &[Extent], gap: u64) -> Vec<Extent> {
+    let mut sorted: Vec<(Extent, usize)> = ranges.iter().copied().zip(0..).collect();
+    sorted.sort_unstable();
+    let mut runs: Vec<(usize, Extent)> = Vec::new();
+    for (range, order) in sorted {
+        match runs.last_mut() {
+            Some((first, run)) if range.start.0 <= run.end().0 + gap => {
+                *run = Extent::between(run.start, run.end().max(range.end()));
+                *first = order.min(*first);
+            }
+            _ => runs.push((order, range)),
+        }
+    }
+    runs.sort_unstable();
+    runs.into_iter().map(|(_, run)| run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: [Extent; 5] =
+        [Extent::new(100, 4), Extent::new(0, 4), Extent::new(104, 4), Extent::new(6, 4), Extent::new(200, 9)];
+
+    #[test]
+    fn what_is_announced_goes_out_in_runs() {
+        let mut left = VecDeque::from(LIST);
+        let (taken, runs) = batch(&mut left, 18, usize::MAX, 2);
+        assert_eq!((taken.len(), runs), (4, vec![Extent::new(100, 8), Extent::new(0, 10)]));
+        assert_eq!(left, [Extent::new(200, 2), Extent::new(202, 7)]);
+    }
+
+    #[test]
+    fn gaps_count_as_what_they_take() {
+        let mut left = VecDeque::from([Extent::new(0, 1), Extent::new(90, 1), Extent::new(500, 1)]);
+        assert_eq!(batch(&mut left, 64, usize::MAX, 100).1, [Extent::new(0, 1)]);
+        assert_eq!(left, [Extent::new(90, 1), Extent::new(500, 1)]);
+    }
+
+    #[test]
+    fn a_batch_is_over_when_it_was_read_or_passed() {
+        let table = |pages: Extent| {
+            let mut table = PageTable::new(PageIndex(1000));
+            table.set(PageBit::Ahead, pages);
+            table
+        };
+        let mut announced = Announced::default();
+        for all in [Extent::new(0, 10), Extent::new(100, 10)] {
+            announced.add(1, vec![all], table(all), 10);
+        }
+        assert!(announced.holds(1, Extent::new(0, 10)) && !announced.holds(2, Extent::new(0, 10)));
+        assert_eq!(announced.trip(1, Extent::new(4, 1), PageCount(0)), Extent::new(4, 6));
+        announced.over(1, Extent::new(0, 9));
+        announced.over(1, Extent::new(100, 4));
+        assert_eq!(announced.told, 20);
+        announced.over(1, Extent::new(104, 1));
+        assert_eq!(announced.told, 10, "its reader has gone on");
+        announced.over(1, Extent::new(105, 5));
+        assert!(!announced.concerns(1) && announced.told == 0);
+    }
+}

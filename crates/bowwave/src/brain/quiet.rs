@@ -1,0 +1,124 @@
+//! What readers read without a word: told to the core before whatever comes next.
+//!
+//! A reader who finds all pages there and quiet takes no lock; what he leaves is a bit a page, and a note of where he was
+//! ([`notes`](crate::notes)). Whoever comes to the brain next looks at the bits around his own read, and twice a second around
+//! every note.
+//!
+//! ```text
+//! leaf       6        7        8        9        10       11               a read of page 10*64 + 3 is told:
+//! used     ....     ..##     ####     ####     ###[#]    ....              Used [7*64 + 32, 10*64 + 3), then Read
+//!          nothing in two leaves: the end       being read
+//! ```
+//!
+//! What was read is told as used and never as a read of now: a note may be older than what its reader did since, and reads that
+//! are told out of their order end strides.
+
+use super::{Brain, id};
+use crate::memory::{LEAF, mask};
+use crate::notes::Note;
+use bowwave_core::{Extent, Input, Nanos, PageIndex};
+use std::sync::Arc;
+
+/// Leaves on either side of a read of which is looked what was read quietly, and how many of which nothing was end it.
+const LEAVES_AROUND: u64 = 1024;
+const LEAVES_UNREAD: u32 = 2;
+/// Notes of quiet reads are looked at so often.
+const HEARD_EVERY: Nanos = Nanos::from_ms(500);
+
+impl Brain {
+    /// Tells of what was read around the latest notes.
+    pub(super) fn hear(&mut self, now: Nanos) {
+        if now.since(self.heard) < HEARD_EVERY {
+            return;
+        }
+        self.heard = now;
+        let notes = Arc::clone(&self.notes);
+        notes.take(now, |Note { file, start, count, part, .. }| {
+            if self.files.contains_key(&file) {
+                let rest_to_come =
+                    if part { Extent::new(start + count - 1, 1) } else { Extent::new(start, 0) };
+                self.look_around(now, file, Extent::new(start, count), rest_to_come);
+            }
+        });
+    }
+
+    /// Tells what was read quietly in the leaves of `pages` and around them, as far as pages were read lately, in the order of
+    /// the file. Pages that are `being_read` are not looked at: a reader who takes a page in four pieces has not read it four
+    /// times.
+    pub(super) fn look_around(&mut self, now: Nanos, number: u32, pages: Extent, being_read: Extent) {
+        let (first, last) = (pages.start.0 / LEAF, (pages.end().0.max(1) - 1) / LEAF);
+        let mut read = std::mem::take(&mut self.read_quietly);
+        self.look(number, (first.saturating_sub(LEAVES_AROUND)..first).rev(), &mut read);
+        read.reverse();
+        for leaf in first..=last {
+            let from = being_read.start.0.clamp(leaf * LEAF, (leaf + 1) * LEAF) - leaf * LEAF;
+            let to = being_read.end().0.clamp(leaf * LEAF, (leaf + 1) * LEAF) - leaf * LEAF;
+            read.push((leaf, self.memory.take_used(number, leaf, !mask(from, to))));
+        }
+        self.look(number, last + 1..=last + LEAVES_AROUND, &mut read);
+        runs(&read, |pages| {
+            self.wave.handle(now, Input::Used { file: id(number), pages });
+            self.announced.over(number, pages);
+            for page in pages.start.0..pages.end().0 {
+                self.pages.touch(id(number), PageIndex(page));
+            }
+        });
+        read.clear();
+        self.read_quietly = read;
+    }
+
+    /// Adds what was read quietly in `leaves`, up to where nothing was.
+    fn look(&self, number: u32, leaves: impl Iterator<Item = u64>, read: &mut Vec<(u64, u64)>) {
+        let mut unread = 0;
+        for leaf in leaves {
+            let used = self.memory.take_used(number, leaf, !0);
+            unread = if used == 0 { unread + 1 } else { 0 };
+            if unread == LEAVES_UNREAD {
+                break;
+            }
+            read.push((leaf, used));
+        }
+    }
+}
+
+/// The runs of pages whose bits are set, leaf for leaf upwards; a run may go on in the next leaf.
+fn runs(leaves: &[(u64, u64)], mut each: impl FnMut(Extent)) {
+    let mut run = Extent::new(0, 0);
+    for &(leaf, mut bits) in leaves {
+        while bits != 0 {
+            let first = bits.trailing_zeros();
+            let count = (bits >> first).trailing_ones();
+            bits &= if first + count == 64 { 0 } else { !0 << (first + count) };
+            let next = Extent::new(leaf * LEAF + u64::from(first), u64::from(count));
+            if run.end() == next.start {
+                run.count += next.count;
+                continue;
+            }
+            if !run.is_empty() {
+                each(run);
+            }
+            run = next;
+        }
+    }
+    if !run.is_empty() {
+        each(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_go_on_from_leaf_to_leaf() {
+        let told = |leaves: &[(u64, u64)]| {
+            let mut told = Vec::new();
+            runs(leaves, |run| told.push((run.start.0, run.count.0)));
+            told
+        };
+        assert_eq!(told(&[(7, !0 << 32), (8, !0), (9, 0b1011)]), [(7 * 64 + 32, 98), (9 * 64 + 3, 1)]);
+        assert_eq!(told(&[(7, 1 << 63), (9, 1)]), [(7 * 64 + 63, 1), (9 * 64, 1)]);
+        assert_eq!(told(&[(0, 1), (3, 0)]), [(0, 1)]);
+        assert_eq!(told(&[]), []);
+    }
+}
