@@ -407,6 +407,7 @@ impl Wave {
             late,
             believed,
             stream,
+            look: None,
             stride: None,
             off_stride: 0,
             strays: [0; 3],

@@ -82,6 +82,7 @@ impl Wave {
         }
         self.leave_stride(id, actor, place);
         self.leave_run(id, actor, place, pages);
+        let looks = self.look(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.read_of_late += missing;
@@ -100,6 +101,7 @@ impl Wave {
             }
             Place::Repeats(sid) => Some(sid),
             Place::History(history) => self.resume(now, id, pages, history),
+            Place::Stray if looks => None,
             Place::Stray => self.begin(now, id, pages, actor),
         };
         if let Some(latest) = self.latest.get_mut(&actor) {
@@ -150,6 +152,35 @@ impl Wave {
             && (s.next..s.frontier).contains(&pages.start.0)
         {
             self.end(sid);
+        }
+    }
+
+    /// R9: whoever copies memory touches its first page, then its last, then what lies between. So a reader who goes on where he
+    /// began, after one read farther on, has looked where his run ends. Says whether this is such a read, in what is out for
+    /// the run already: then it begins none of its own.
+    fn look(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
+        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
+        let before = core::mem::take(&mut latest.look);
+        let stream = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?)));
+        let seed = stream.filter(|(_, s)| s.course == Course::Seed);
+        match place {
+            Place::Stray => {
+                let Some((sid, s)) = seed.filter(|(_, s)| s.next <= pages.start.0) else { return false };
+                latest.look = Some((sid, pages.end().0));
+                pages.start.0 < s.frontier
+            }
+            Place::Continues(sid) => {
+                let Some((_, end)) = before.filter(|look| look.0 == sid) else { return false };
+                let looked = seed.map(|(seed, _)| seed).filter(|&seed| seed != sid);
+                if let Some(s) = self.streams.get_mut(sid) {
+                    s.looked = end;
+                }
+                if let Some(seed) = looked {
+                    self.dismiss(seed);
+                }
+                false
+            }
+            Place::Repeats(_) | Place::History(_) => false,
         }
     }
 
@@ -612,6 +643,9 @@ impl Wave {
         match known {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
+            _ if s.next < s.looked && s.looked - s.next <= target.max(self.unit(f)) => {
+                (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
+            }
             _ => {
                 let speculation = self.asked_for(f, self.speculation_share());
                 if speculation < target {
@@ -630,6 +664,11 @@ impl Wave {
         }
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
+        }
+        // What the program says it needs, it needs; of what is behind that it would have said so (R15).
+        let said = f.needed.until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
+        if let Some(end) = said.filter(|end| end - s.next < target) {
+            (target, why) = (end - s.next, Why("R15 the program said how far"));
         }
         let proved = if s.reads > LOSING_READS { s.progress() } else { 0 };
         if self.losing && !f.sequential && proved < target {
@@ -669,6 +708,11 @@ impl Wave {
     fn cheap(&self, f: &super::File) -> PageCount {
         let unit = self.queues.get(&f.device).map_or(0, |q| q.device.unit().0);
         PageCount(unit / 8 / crate::units::PAGE_SIZE)
+    }
+
+    /// Pages that one latency of the file's device carries.
+    fn unit(&self, f: &super::File) -> u64 {
+        self.queues.get(&f.device).map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE)
     }
 
     /// Pages that a trip of the file's head should bring; 0 where there is no head.
@@ -811,6 +855,7 @@ impl Wave {
             Advice::WillNeed => {
                 let why = Why("R15 the program will need it");
                 let pages = pages.intersection(Extent::new(0, f.end));
+                f.needed.add(pages);
                 let pages = Extent { count: pages.count.min(PageCount(self.memory_believed / 2)), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
                 self.want(Wanted { file: id, pages, turn: Turn::Urgent, why, stream: None });

@@ -64,6 +64,8 @@ pub(crate) struct Stream {
     pub(crate) epoch_before: bool,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
+    /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
+    pub(crate) looked: u64,
 }
 
 impl Stream {
@@ -86,6 +88,7 @@ impl Stream {
             epoch: u32::MAX,
             epoch_before: false,
             waited: false,
+            looked: 0,
         }
     }
 
