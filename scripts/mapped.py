@@ -132,12 +132,13 @@ with h5py.File('cube.h5') as f:
 """,
     "duckdb-columns": """
 import duckdb
-d = duckdb.connect(config={'threads': 1})
+d = duckdb.connect(config={'threads': 1}); d.execute('set enable_progress_bar = false')
 h.update(repr(d.execute("select min(c1), max(c1), min(c6), max(c6) from 'table.parquet' where c1 > c6").fetchall()).encode())
 """,
     "duckdb": """
 import duckdb
-d = duckdb.connect(config={'threads': 1}); columns = ', '.join(f'max(c{i} * c{(i + 1) % 8})' for i in range(8))
+d = duckdb.connect(config={'threads': 1}); d.execute('set enable_progress_bar = false')
+columns = ', '.join(f'max(c{i} * c{(i + 1) % 8})' for i in range(8))
 h.update(repr(d.execute(f"select {columns} from 'table.parquet'").fetchall()).encode())
 """,
     "zipfile": """

@@ -48,8 +48,6 @@ const THIN_MAX: u64 = 16_384;
 const WORN: u64 = 512;
 /// and once the rent paid in all of it is so many times its price: should nobody read on, half of the time was in vain at most.
 const WORN_RENT: u64 = 2;
-/// Reads between two looks whether it is.
-const WORN_LOOK: u64 = 8;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
 /// gaps are dear.
 const FILL_MIN: u64 = 102;
@@ -83,6 +81,8 @@ pub(crate) struct Density {
     pages_read: u64,
     paid_ns: u64,
     worn: bool,
+    /// Reads until it is looked at again whether it is, an eighth more each time: a look counts the pages that are there.
+    worn_look: u64,
     /// Pages of regions bought thin, less [`THICK`] for each that was read since.
     thin: u64,
     /// Regions that have not ended, and the read that touched them when they got in line.
@@ -105,7 +105,8 @@ impl Density {
         self.reads += 1;
         self.pages_read += pages.count.0;
         self.paid_ns = self.paid_ns.saturating_add(wait_ns);
-        if !self.worn && self.reads.is_multiple_of(WORN_LOOK) && self.pages_read * WORN >= end_of_file {
+        if !self.worn && self.reads >= self.worn_look && self.pages_read * WORN >= end_of_file {
+            self.worn_look = self.reads + self.reads / 8;
             let (_, price_ns) = price(Extent::new(0, end_of_file));
             self.worn = self.paid_ns / WORN_RENT >= price_ns;
         }
