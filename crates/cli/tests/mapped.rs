@@ -94,6 +94,45 @@ fn stress_gives_right_bytes() {
     assert_eq!(report["events_lost"].as_u64().unwrap(), 0);
 }
 
+/// The same in C (`stress.c`), as AddressSanitizer and UBSan see it, and valgrind.
+#[test]
+fn stress_under_a_sanitizer() {
+    let dir = temporary();
+    let seconds = std::env::var("BOWWAVE_STRESS_SECONDS").unwrap_or("3".into());
+    let build = |name: &str, options: &[&str]| {
+        let to = dir.path().join(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stress.c");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-g", "-pthread"]).args(options).arg("-o").arg(&to).arg(source);
+        let built = cc.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        built.then(|| to.into_os_string())
+    };
+    let sanitized = build("sanitized", &["-fsanitize=address,undefined", "-fno-sanitize-recover"]);
+    let valgrind = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    let plain = build("plain", &[]).filter(|_| valgrind.is_ok());
+    let checked = plain.map(|plain| vec!["valgrind".into(), "-q".into(), "--error-exitcode=9".into(), plain]);
+    let ways =
+        [("a compiler with sanitizers", sanitized.map(|program| vec![program])), ("valgrind", checked)];
+    for (what, command) in ways {
+        let Some(command) = command else {
+            println!("skipped: stress without {what}, which is not here");
+            continue;
+        };
+        let observer = std::env::var(OBSERVER).ok().map(|observer| format!("--observer={observer}"));
+        let output = Command::new(env!("CARGO_BIN_EXE_bowwave"))
+            .args(["run", "--quiet"])
+            .args(observer)
+            .arg("--")
+            .args(command)
+            .arg(dir.path())
+            .args([&seconds, "4"])
+            .env_remove("BOWWAVE")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 #[test]
 fn the_doctor_measures_and_leaves_nothing() {
     let dir = temporary();

@@ -19,8 +19,8 @@
 //! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must have
 //! been read, or two thirds proved.
 //!
-//! Reads that gather nowhere buy nothing, until the file is *worn*: one page in 512 of all of it was read at random, and the
-//! rent came to twice the price of the whole. 300 lookups in a database of 80 MB on s3 wait 30 ms each; all of it is 0.8 s away by
+//! Reads that gather nowhere buy nothing, until a file that memory holds is *worn*: one page in 512 of it was read at random,
+//! and the rent came to twice the price of the whole. 300 lookups in a database of 80 MB on s3 wait 30 ms each; all of it is 0.8 s away by
 //! one connection. After 56 of them its regions need not gather any more. A file of 1 GiB must be read for 21 s before.
 
 use crate::units::{Extent, PageIndex};
@@ -92,20 +92,23 @@ pub(crate) struct Density {
 }
 
 impl Density {
-    /// A random read of `pages` waited, or is expected to wait, `wait_ns`. Returns the region to buy, if one has paid:
-    /// `price(region)` is how many of its pages are missing, and what fetching those would take in ns.
+    /// A random read of `pages` waited, or is expected to wait, `wait_ns`. Returns the region to buy, if one of at most `most`
+    /// pages, a quarter of what memory holds, has paid: `price(region)` is how many of its pages are missing, and what fetching
+    /// those would take in ns.
     pub(crate) fn read(
         &mut self,
         pages: Extent,
         wait_ns: u64,
         end_of_file: u64,
         gaps_are_cheap: bool,
+        most: u64,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
         self.reads += 1;
         self.pages_read += pages.count.0;
         self.paid_ns = self.paid_ns.saturating_add(wait_ns);
-        if !self.worn && self.reads >= self.worn_look && self.pages_read * WORN >= end_of_file {
+        let fits = end_of_file / 4 <= most;
+        if !self.worn && fits && self.reads >= self.worn_look && self.pages_read * WORN >= end_of_file {
             self.worn_look = self.reads + self.reads / 8;
             let (_, price_ns) = price(Extent::new(0, end_of_file));
             self.worn = self.paid_ns / WORN_RENT >= price_ns;
@@ -127,7 +130,7 @@ impl Density {
             let region = *region;
             let extent = Extent::new(number * scale, scale);
             let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
-            if region.bought {
+            if region.bought || extent.count.0 > most {
                 continue;
             }
             let gathered = region.count >= GATHER_MIN
@@ -244,7 +247,7 @@ mod tests {
         let mut bought = alloc::vec::Vec::new();
         for (i, block) in [3u64, 90, 41, 77, 120, 60, 10, 100].into_iter().enumerate() {
             let pages = Extent::new(256 * 1000 + 2 * block, 2);
-            bought.extend(density.read(pages, 8_000_000, end, true, hdd).map(|b| (i + 1, b.0)));
+            bought.extend(density.read(pages, 8_000_000, end, true, u64::MAX, hdd).map(|b| (i + 1, b.0)));
         }
         assert_eq!(bought, [(4, Extent::new(256_000, 256))]);
     }
@@ -256,7 +259,7 @@ mod tests {
         for _ in 0..200 {
             // Blocks of 8 KiB in the lower half of a region of 4 MiB.
             let pages = Extent::new(1_024_000 + random(&mut seed) % 256 * 2, 2);
-            bought.extend(density.read(pages, 8_000_000, end, true, hdd).map(|b| b.0));
+            bought.extend(density.read(pages, 8_000_000, end, true, u64::MAX, hdd).map(|b| b.0));
         }
         let largest = bought.iter().map(|region| region.count.0).max();
         assert_eq!(largest, Some(256), "{bought:?}");
@@ -278,7 +281,7 @@ mod tests {
             let pages = Extent::new((1 << 18) + random(&mut seed) % 4096 * 4, 4);
             let missing = |region: Extent| numbers(region).filter(|page| !held.contains(page)).count() as u64;
             let price = |region| (missing(region), 30_000_000 + missing(region) * 4096);
-            let bought = density.read(pages, 30_000_000, 1 << 22, true, price);
+            let bought = density.read(pages, 30_000_000, 1 << 22, true, u64::MAX, price);
             held.extend(bought.into_iter().flat_map(|(region, _)| numbers(region)));
             held.len() == 16_384
         });
@@ -294,7 +297,7 @@ mod tests {
             let start = random(&mut seed) % (end / 4096) * 4096;
             for _ in 0..16 {
                 let pages = Extent::new(start + random(&mut seed) % 4096, 1);
-                bought.extend(density.read(pages, 30_000_000, end, true, bucket).map(|_| cluster));
+                bought.extend(density.read(pages, 30_000_000, end, true, u64::MAX, bucket).map(|_| cluster));
             }
         }
         let late = bought.iter().filter(|&&cluster| cluster >= 16).count();
@@ -307,20 +310,23 @@ mod tests {
         let s3 = |region: Extent| (region.count.0, 30_000_000 + region.count.0 * 40_960);
         let nfs = |region: Extent| (region.count.0, 1_000_000 + region.count.0 * 16_384);
         let end = 20_000;
-        let bought_by = |wait_ns, price: &dyn Fn(Extent) -> (u64, u64)| {
+        let bought_by = |wait_ns, most, price: &dyn Fn(Extent) -> (u64, u64)| {
             let (mut density, mut seed) = (Density::default(), 7);
             let mut bought = alloc::vec::Vec::new();
             for read in 0..300 {
                 let page = Extent::new(random(&mut seed) % end, 1);
-                bought.extend(density.read(page, wait_ns, end, true, price).map(|b| (read, b.0.count.0)));
+                bought
+                    .extend(density.read(page, wait_ns, end, true, most, price).map(|b| (read, b.0.count.0)));
             }
             bought
         };
-        let bought = bought_by(30_000_000, &s3);
+        let bought = bought_by(30_000_000, end, &s3);
         assert!(bought.first().is_some_and(|first| (55..70).contains(&first.0)), "{bought:?}");
         let pages: u64 = bought.iter().map(|b| b.1).sum();
         assert!((12_000..=20_000).contains(&pages), "64 MiB are bought before any of it is read: {bought:?}");
-        assert_eq!(bought_by(1_000_000, &nfs), []);
+        assert_eq!(bought_by(1_000_000, end, &nfs), []);
+        // Nor where memory does not hold it.
+        assert_eq!(bought_by(30_000_000, end / 5, &s3), []);
     }
 
     #[test]
@@ -330,7 +336,7 @@ mod tests {
             let (mut density, mut state) = (Density::default(), seed);
             for read in 0..4096.min(end / WORN - 1) {
                 let page = Extent::new(random(&mut state) % end, 1);
-                let bought = density.read(page, 8_000_000, end, true, |region| (region.count.0, 1));
+                let bought = density.read(page, 8_000_000, end, true, u64::MAX, |region| (region.count.0, 1));
                 assert_eq!(bought, None, "read {read} of seed {seed} in {end} pages");
             }
         }
@@ -343,7 +349,7 @@ mod tests {
         let mut seed = 7;
         for _ in 0..8192 {
             let page = random(&mut seed) % end;
-            assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, true, hdd), None);
+            assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, true, u64::MAX, hdd), None);
         }
     }
 }

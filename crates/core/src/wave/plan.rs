@@ -414,13 +414,11 @@ impl Wave {
         let table = &f.table;
         let price = |region: Extent| {
             let missing = region.count.0 - table.resident(region).0;
-            if region.count.0 > memory {
-                return (missing, u64::MAX);
-            }
             let transfer = missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1);
             (missing, latency.0.saturating_add(transfer))
         };
-        let Some((region, why)) = f.density.read(pages, latency.0, f.end, gaps_are_cheap, price) else {
+        let Some((region, why)) = f.density.read(pages, latency.0, f.end, gaps_are_cheap, memory, price)
+        else {
             return;
         };
         let why = Why(why);
