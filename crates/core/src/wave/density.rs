@@ -19,8 +19,8 @@
 //! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must have
 //! been read, or two thirds proved.
 //!
-//! Reads that gather nowhere buy nothing, until a file that memory holds is *worn*: one page in 512 of it was read at random,
-//! and the rent came to twice the price of the whole. 300 lookups in a database of 80 MB on s3 wait 30 ms each; all of it is 0.8 s away by
+//! Reads that gather nowhere buy nothing, until a file that memory holds, on a device that does several things at once, is
+//! *worn*: one page in 512 of it was read at random, and the rent came to twice the price of the whole. 300 lookups in a database of 80 MB on s3 wait 30 ms each; all of it is 0.8 s away by
 //! one connection. After 56 of them its regions need not gather any more. A file of 1 GiB must be read for 21 s before.
 
 use crate::units::{Extent, PageIndex};
@@ -72,6 +72,17 @@ struct Region {
     in_line: bool,
 }
 
+/// On what terms regions are bought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// A gap costs no more than a request of its own.
+    pub(crate) gaps_are_cheap: bool,
+    /// Requests overlap, as far as is known: what is bought first shows it. Else it and its reader send a head to and fro.
+    pub(crate) overlaps: bool,
+    /// Pages of a region at most: a quarter of what memory holds.
+    pub(crate) most: u64,
+}
+
 /// Random reads of one file, by region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Density {
@@ -92,28 +103,27 @@ pub(crate) struct Density {
 }
 
 impl Density {
-    /// A random read of `pages` waited, or is expected to wait, `wait_ns`. Returns the region to buy, if one of at most `most`
-    /// pages, a quarter of what memory holds, has paid: `price(region)` is how many of its pages are missing, and what fetching
-    /// those would take in ns.
+    /// A random read of `pages` waited, or is expected to wait, `wait_ns`. Returns the region to buy, if one has paid:
+    /// `price(region)` is how many of its pages are missing, and what fetching those would take in ns.
     pub(crate) fn read(
         &mut self,
         pages: Extent,
         wait_ns: u64,
         end_of_file: u64,
-        gaps_are_cheap: bool,
-        most: u64,
+        terms: Terms,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
         self.reads += 1;
         self.pages_read += pages.count.0;
         self.paid_ns = self.paid_ns.saturating_add(wait_ns);
-        let fits = end_of_file / 4 <= most;
+        let Terms { gaps_are_cheap, overlaps, most } = terms;
+        let fits = overlaps && end_of_file / 4 <= most;
         if !self.worn && fits && self.reads >= self.worn_look && self.pages_read * WORN >= end_of_file {
             self.worn_look = self.reads + self.reads / 8;
             let (_, price_ns) = price(Extent::new(0, end_of_file));
             self.worn = self.paid_ns / WORN_RENT >= price_ns;
         }
-        let worn = self.worn && gaps_are_cheap;
+        let worn = self.worn && gaps_are_cheap && overlaps;
         let mut bought = None;
         for (s, scale) in SCALES.into_iter().enumerate() {
             let number = pages.start.0 / scale;
@@ -229,6 +239,8 @@ fn gathers(count: u64, reads: u64, regions: u64) -> bool {
 mod tests {
     use super::*;
 
+    const FREELY: Terms = Terms { gaps_are_cheap: true, overlaps: true, most: u64::MAX };
+
     /// 8 ms and 100 MB/s, as in the picture.
     fn hdd(region: Extent) -> (u64, u64) {
         (region.count.0, 8_000_000 + region.count.bytes().0 * 10)
@@ -247,7 +259,7 @@ mod tests {
         let mut bought = alloc::vec::Vec::new();
         for (i, block) in [3u64, 90, 41, 77, 120, 60, 10, 100].into_iter().enumerate() {
             let pages = Extent::new(256 * 1000 + 2 * block, 2);
-            bought.extend(density.read(pages, 8_000_000, end, true, u64::MAX, hdd).map(|b| (i + 1, b.0)));
+            bought.extend(density.read(pages, 8_000_000, end, FREELY, hdd).map(|b| (i + 1, b.0)));
         }
         assert_eq!(bought, [(4, Extent::new(256_000, 256))]);
     }
@@ -259,7 +271,7 @@ mod tests {
         for _ in 0..200 {
             // Blocks of 8 KiB in the lower half of a region of 4 MiB.
             let pages = Extent::new(1_024_000 + random(&mut seed) % 256 * 2, 2);
-            bought.extend(density.read(pages, 8_000_000, end, true, u64::MAX, hdd).map(|b| b.0));
+            bought.extend(density.read(pages, 8_000_000, end, FREELY, hdd).map(|b| b.0));
         }
         let largest = bought.iter().map(|region| region.count.0).max();
         assert_eq!(largest, Some(256), "{bought:?}");
@@ -281,7 +293,7 @@ mod tests {
             let pages = Extent::new((1 << 18) + random(&mut seed) % 4096 * 4, 4);
             let missing = |region: Extent| numbers(region).filter(|page| !held.contains(page)).count() as u64;
             let price = |region| (missing(region), 30_000_000 + missing(region) * 4096);
-            let bought = density.read(pages, 30_000_000, 1 << 22, true, u64::MAX, price);
+            let bought = density.read(pages, 30_000_000, 1 << 22, FREELY, price);
             held.extend(bought.into_iter().flat_map(|(region, _)| numbers(region)));
             held.len() == 16_384
         });
@@ -297,7 +309,7 @@ mod tests {
             let start = random(&mut seed) % (end / 4096) * 4096;
             for _ in 0..16 {
                 let pages = Extent::new(start + random(&mut seed) % 4096, 1);
-                bought.extend(density.read(pages, 30_000_000, end, true, u64::MAX, bucket).map(|_| cluster));
+                bought.extend(density.read(pages, 30_000_000, end, FREELY, bucket).map(|_| cluster));
             }
         }
         let late = bought.iter().filter(|&&cluster| cluster >= 16).count();
@@ -315,8 +327,11 @@ mod tests {
             let mut bought = alloc::vec::Vec::new();
             for read in 0..300 {
                 let page = Extent::new(random(&mut seed) % end, 1);
-                bought
-                    .extend(density.read(page, wait_ns, end, true, most, price).map(|b| (read, b.0.count.0)));
+                bought.extend(
+                    density
+                        .read(page, wait_ns, end, Terms { most, ..FREELY }, price)
+                        .map(|b| (read, b.0.count.0)),
+                );
             }
             bought
         };
@@ -336,7 +351,7 @@ mod tests {
             let (mut density, mut state) = (Density::default(), seed);
             for read in 0..4096.min(end / WORN - 1) {
                 let page = Extent::new(random(&mut state) % end, 1);
-                let bought = density.read(page, 8_000_000, end, true, u64::MAX, |region| (region.count.0, 1));
+                let bought = density.read(page, 8_000_000, end, FREELY, |region| (region.count.0, 1));
                 assert_eq!(bought, None, "read {read} of seed {seed} in {end} pages");
             }
         }
@@ -349,7 +364,7 @@ mod tests {
         let mut seed = 7;
         for _ in 0..8192 {
             let page = random(&mut seed) % end;
-            assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, true, u64::MAX, hdd), None);
+            assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, FREELY, hdd), None);
         }
     }
 }

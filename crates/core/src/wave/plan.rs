@@ -19,6 +19,7 @@
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
 //! ```
 
+use super::density::Terms;
 use super::lengths::Lengths;
 use super::locate::Place;
 use super::stream::{Course, Stream, StreamId};
@@ -409,16 +410,18 @@ impl Wave {
         let Some(queue) = self.queues.get(&f.device) else { return };
         let Some(latency) = queue.device.latency() else { return };
         let rate = queue.device.bulk_rate();
-        let memory = self.memory_believed / 4;
-        let gaps_are_cheap = 3 * queue.device.gap_max().0 >= pages.count.bytes().0;
+        let terms = Terms {
+            gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
+            overlaps: queue.device.trip_pages() == 0,
+            most: self.memory_believed / 4,
+        };
         let table = &f.table;
         let price = |region: Extent| {
             let missing = region.count.0 - table.resident(region).0;
             let transfer = missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1);
             (missing, latency.0.saturating_add(transfer))
         };
-        let Some((region, why)) = f.density.read(pages, latency.0, f.end, gaps_are_cheap, memory, price)
-        else {
+        let Some((region, why)) = f.density.read(pages, latency.0, f.end, terms, price) else {
             return;
         };
         let why = Why(why);
