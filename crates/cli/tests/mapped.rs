@@ -54,15 +54,20 @@ fn is_root() -> bool {
 
 #[test]
 fn a_mapping_is_steered_after_its_descriptor_was_closed() {
+    if std::env::var(OBSERVER).is_ok_and(|observer| observer == "outside") {
+        println!(
+            "skipped: from outside a mapping without a descriptor is not always found (docs/decisions/0009)"
+        );
+        return;
+    }
     let dir = temporary();
     make(&dir.path().join("data"), 7);
     let report = run(dir.path(), &[], "touch");
-    if report["faults_known_by"] == "not seen" && report["observed_outside"] == false {
+    if report["faults_known_by"] == "not seen" {
         println!("skipped: neither perf samples nor PAGEMAP_SCAN here");
         return;
     }
-    // From outside nobody is told of a mapping, only of its faults.
-    assert!(report["observed_outside"] == true || report["mappings"].as_u64().unwrap() >= 1, "{report}");
+    assert!(report["mappings"].as_u64().unwrap() >= 1, "{report}");
     let used =
         report["files"].as_array().unwrap().iter().find(|f| f["path"].as_str().unwrap().ends_with("data"));
     assert!(used.is_some_and(|f| f["used"].as_u64().unwrap() > 0), "{report}");
@@ -182,9 +187,13 @@ fn program() {
             let file = File::open(dir.join("data")).unwrap();
             cold(&file);
             let mut page = [0u8; PAGE];
-            for at in 0..PAGES {
+            // A file that a busy agent did not find while it was read first is met when it is read again.
+            for at in (0..PAGES).chain(0..PAGES) {
                 file.read_exact_at(&mut page, (at * PAGE) as u64).unwrap();
                 assert_eq!(u64::from_ne_bytes(page[..8].try_into().unwrap()), word(7, at));
+                if at == PAGES - 1 {
+                    thread::sleep(Duration::from_millis(300));
+                }
             }
         }
         _ => stress(&dir),

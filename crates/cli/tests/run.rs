@@ -2,8 +2,6 @@
 //! and that nothing is left behind.
 //!
 //! No test needs a mount, and none judges time: deadlines only keep a hang from lasting.
-//!
-//! BOWWAVE_TEST_OBSERVER=outside plays the same suite under the other observer, as `./x test` does where it may.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,8 +19,6 @@ use tempfile::TempDir;
 
 // Scripts that wait for a signal wait in `read`: dash loses one that comes while it starts a program.
 
-/// Under which observer: `preload` or `outside`.
-const OBSERVER: &str = "BOWWAVE_TEST_OBSERVER";
 /// A hang is called one after so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Large enough to be steered, and no whole number of pages.
@@ -48,8 +44,7 @@ impl Place {
     /// `bowwave run OPTIONS -- COMMAND`, in this folder.
     fn run(&self, options: &[&str], command: &[&str]) -> Command {
         let mut run = Command::new(&self.bowwave);
-        let observer = std::env::var(OBSERVER).ok().map(|observer| format!("--observer={observer}"));
-        run.arg("run").args(observer).args(options).arg("--").args(command).current_dir(self.dir.path());
+        run.arg("run").args(options).arg("--").args(command).current_dir(self.dir.path());
         run.env_remove("BOWWAVE").env_remove("LD_PRELOAD").env_remove("BOWWAVE_SEGMENT");
         run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Who calls us in the background, or by nohup, has them ignored, and what is ignored is inherited.
