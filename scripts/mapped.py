@@ -1,13 +1,16 @@
-"""Programs that map their files, or read slices of them, on slow stores: plain, a larger window, `cat` first, bowwave.
+"""Programs that map their files, or read slices of them, on slow stores: plain, other windows, `cat` first, bowwave.
 
-    ./x mapped                                   every program on s3 and nfs, and in half the memory (about ten minutes)
+    ./x mapped                                   every program on every device, and in half the memory (half an hour)
     ./x mapped --device s3 --only lmdb --pairs 3 a part of it; other rows that were measured stay
     ./x mapped --table                           no measuring: the table of what was measured
 
-Each loads data of its own kind (safetensors, GGUF, LMDB, SQLite with mmap_size, Parquet, HDF5) with the library that
+Each loads data of its own kind (safetensors, GGUF, LMDB, SQLite with mmap_size, Parquet, HDF5, zip) with the library that
 people use (from PyPI, into target/programs-venv) and prints a hash of what it got: the same in every arm, or the row
 says so. Each run has a fresh mount: nothing is cached. Bytes and requests are the store's own count; *used* is what the
 program asks for from a store without delay and without readahead.
+
+*plain* is what a machine has: 128 KiB of `read_ahead_kb` on the modelled devices (s3, nfs, hdd), and 8192 KiB on `loop`, a
+loop device with a file system on it, such as many virtual disks are. Its bytes are what the block device counts.
 """
 
 import argparse
@@ -24,14 +27,16 @@ import tempfile
 import time
 
 JSON = pathlib.Path("docs/measured/mapped.json")
-DATA_VERSION = "2"
+DATA_VERSION = "3"
 AT_ONCE = "lat=1us,bw=10GB/s,slots=64"
-WHEELS = ["numpy", "safetensors", "gguf", "lmdb", "pyarrow", "h5py"]
+WHEELS = ["numpy", "safetensors", "gguf", "lmdb", "pyarrow", "h5py", "duckdb"]
 CAP_S = 90
-ARMS = ["plain", "1024k", "8192k", "cat", "bowwave"]
+DEVICES = ["s3", "nfs", "hdd", "loop"]
+WINDOWS = [128, 1024, 8192]
 TITLES = {
     "safetensors": "safetensors, whole, by name",
     "safetensors-quarter": "safetensors, one tensor in four",
+    "safetensors-four": "safetensors, four processes, a quarter each",
     "gguf": "gguf, every tensor",
     "lmdb-gets": "lmdb, 300 random gets",
     "lmdb-scan": "lmdb, full scan",
@@ -39,11 +44,15 @@ TITLES = {
     "sqlite-points": "sqlite3 with mmap_size, 200 rows by key",
     "parquet-columns": "pyarrow, 2 of 8 columns, mapped",
     "parquet": "pyarrow, all columns, mapped",
+    "duckdb-columns": "duckdb, sums of 2 of 8 columns",
+    "duckdb": "duckdb, sums of all columns",
     "h5py": "h5py, 24 slices",
+    "zipfile": "zipfile, 60 of 300 members",
 }
 FILES = {
     "safetensors": "model.safetensors",
     "safetensors-quarter": "model.safetensors",
+    "safetensors-four": "model.safetensors",
     "gguf": "model.gguf",
     "lmdb-gets": "rows.lmdb",
     "lmdb-scan": "rows.lmdb",
@@ -51,7 +60,10 @@ FILES = {
     "sqlite-points": "rows.sqlite",
     "parquet-columns": "table.parquet",
     "parquet": "table.parquet",
+    "duckdb-columns": "table.parquet",
+    "duckdb": "table.parquet",
     "h5py": "cube.h5",
+    "zipfile": "members.zip",
 }
 HASH = "import hashlib, random; h = hashlib.md5(); c = random.Random(3)\n"
 JOBS = {
@@ -64,6 +76,19 @@ with safe_open('model.safetensors', 'np') as f:
 from safetensors import safe_open
 with safe_open('model.safetensors', 'np') as f:
     for name in sorted(f.keys())[::4]: h.update(f.get_tensor(name))
+""",
+    "safetensors-four": """
+import subprocess, sys
+load = """ + repr("""
+import hashlib, sys
+from safetensors import safe_open
+h = hashlib.md5()
+with safe_open('model.safetensors', 'np') as f:
+    for name in sorted(f.keys())[int(sys.argv[1])::4]: h.update(f.get_tensor(name))
+print(h.hexdigest())
+""") + """
+ranks = [subprocess.Popen([sys.executable, '-c', load, str(rank)], stdout=subprocess.PIPE) for rank in range(4)]
+for rank in ranks: h.update(rank.communicate()[0])
 """,
     "gguf": """
 from gguf import GGUFReader
@@ -105,9 +130,25 @@ with h5py.File('cube.h5') as f:
     for _ in range(24):
         i = c.randrange(480); h.update(f['cube'][i:i + 4].tobytes())
 """,
+    "duckdb-columns": """
+import duckdb
+d = duckdb.connect(config={'threads': 1}); d.execute('set enable_progress_bar = false')
+h.update(repr(d.execute("select min(c1), max(c1), min(c6), max(c6) from 'table.parquet' where c1 > c6").fetchall()).encode())
+""",
+    "duckdb": """
+import duckdb
+d = duckdb.connect(config={'threads': 1}); d.execute('set enable_progress_bar = false')
+columns = ', '.join(f'max(c{i} * c{(i + 1) % 8})' for i in range(8))
+h.update(repr(d.execute(f"select {columns} from 'table.parquet'").fetchall()).encode())
+""",
+    "zipfile": """
+import zipfile
+with zipfile.ZipFile('members.zip') as z:
+    for name in c.sample(z.namelist(), 60): h.update(z.read(name))
+""",
 }
 MAKE = """
-import numpy as np, random, sqlite3, lmdb, h5py, pyarrow as pa, pyarrow.parquet as q
+import numpy as np, random, sqlite3, zipfile, lmdb, h5py, pyarrow as pa, pyarrow.parquet as q
 from safetensors.numpy import save_file
 from gguf import GGUFWriter
 rng = np.random.default_rng(1); names = [f'layer{i:03}.weight' for i in range(96)]; random.Random(1).shuffle(names)
@@ -122,6 +163,8 @@ d.executemany('insert into rows values (?, ?)', ((i, rng.bytes(3000)) for i in r
 t = pa.table({f'c{i}': rng.random(1 << 20) for i in range(8)})
 q.write_table(t, 'table.parquet', row_group_size=1 << 17, compression='none', use_dictionary=False)
 with h5py.File('cube.h5', 'w') as f: f.create_dataset('cube', data=rng.random((488, 128, 160), dtype=np.float32), chunks=(1, 128, 160))
+with zipfile.ZipFile('members.zip', 'w') as z:
+    for i in range(300): z.writestr(f'{i:03}', rng.bytes(1 << int(rng.integers(14, 20))))
 """
 
 
@@ -152,12 +195,12 @@ def make_data(own, data):
 class Store:
     """A fresh mount of the data at a device's pace."""
 
-    def __init__(self, bowwave, data, work, device, window=None):
+    def __init__(self, bowwave, data, work, device, window):
         self.dir, ready = work / "mount", work / "ready"
         self.dir.mkdir(exist_ok=True)
         ready.unlink(missing_ok=True)
         command = [bowwave, "slow", data, self.dir, "--device", device, "--exit-with-parent", "--ready-file", ready]
-        command += ["--read-ahead-kb", str(window)] if window is not None else []
+        command += ["--read-ahead-kb", str(window)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         while not ready.exists():
             if self.process.poll() is not None:
@@ -179,6 +222,52 @@ class Store:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.communicate()
+
+
+class Loop:
+    """The data on a file system on a loop device, freshly mounted, with so large a window."""
+
+    def __init__(self, data, work, window):
+        self.dir, image = work / "mount", data.with_suffix(".ext4")
+        self.dir.mkdir(exist_ok=True)
+        self.loop = subprocess.run(["losetup", "--find", "--show", "--read-only", image], capture_output=True, text=True, check=True).stdout.strip()
+        self.block = pathlib.Path("/sys/block") / pathlib.Path(self.loop).name
+        (self.block / "queue/read_ahead_kb").write_text(str(window))
+        subprocess.run(["mount", "-o", "ro,noload", self.loop, self.dir], check=True)
+        self.before = self.count()
+
+    def count(self):
+        """Reads and sectors read, as the block device counts them."""
+        words = (self.block / "stat").read_text().split()
+        return int(words[0]), 512 * int(words[2])
+
+    def stats(self):
+        """What came since it was mounted. A file system on a device has no other count of what is different."""
+        requests, sent = (now - before for now, before in zip(self.count(), self.before, strict=True))
+        return {"requests": requests, "bytes": sent, "unique_bytes": sent}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", self.dir], check=True)
+        subprocess.run(["losetup", "--detach", self.loop], check=True)
+
+
+def make_image(data):
+    """A file system that holds the data, for the loop device."""
+    image = data.with_suffix(".ext4")
+    if not image.exists() or image.stat().st_mtime < (data / "version").stat().st_mtime:
+        size = sum(file.stat().st_size for file in data.iterdir())
+        image.unlink(missing_ok=True)
+        subprocess.run(["mkfs.ext4", "-q", "-d", data, image, f"{size // 1024 * 5 // 4 + 65536}k"], check=True)
+
+
+def store(options, work, device, window):
+    """The data on that device, cold."""
+    if device == "loop":
+        return Loop(options.data, work, window)
+    return Store(options.bowwave, options.data, work, device, window)
 
 
 class Group:
@@ -239,34 +328,47 @@ def play(command, where, limit):
     return {"elapsed_s": round(elapsed, 3), "exit_code": process.returncode, "major_faults": usage.ru_majflt, "said": words, "capped": capped}
 
 
+def plain_window(device):
+    """In KiB: what such a device has on most machines."""
+    return 8192 if device == "loop" else 128
+
+
+def other_windows(device):
+    """The windows that are tried beside it, as names of arms."""
+    return [f"{window}k" for window in WINDOWS if window != plain_window(device)]
+
+
 def run(options, work, name, device, arm, limit):
     """One program under one arm."""
     data, own = options.data, options.python
-    (data / FILES[name]).read_bytes()  # so that only the model's pace counts
-    window = int(arm[:-1]) if arm.endswith("k") else None
+    # So that only the model's pace counts.
+    (data.with_suffix(".ext4") if device == "loop" else data / FILES[name]).read_bytes()
+    window = int(arm[:-1]) if arm.endswith("k") else plain_window(device)
     script = f"{HASH}{JOBS[name]}\nprint(h.hexdigest())"
     command = [own, "-c", script]
     if arm == "cat":
         command = ["sh", "-c", f"cat {FILES[name]} > /dev/null; exec \"$0\" \"$@\"", *command]
     if arm == "bowwave":
         command = [options.bowwave, "run", "--quiet", "--", *command]
-    with Store(options.bowwave, data, work, device, window) as store:
-        came = play(command, store.dir, limit)
-        return came | store.stats()
+    with store(options, work, device, window) as place:
+        came = play(command, place.dir, limit)
+        return came | place.stats()
 
 
 def measure(options):
     """Plays what was asked for, and writes the rows as they come."""
     make_data(options.python, options.data)
+    if "loop" in options.device:
+        make_image(options.data)
     document = read(options.json)
     bad = 0
     with tempfile.TemporaryDirectory(prefix="bowwave-mapped-") as folder:
         work = pathlib.Path(folder)
         for name in options.only:
             size = (options.data / FILES[name]).stat().st_size
-            with Store(options.bowwave, options.data, work, AT_ONCE, 0) as store:
+            with Store(options.bowwave, options.data, work, AT_ONCE, 0) as place:
                 script = f"{HASH}{JOBS[name]}\nprint(h.hexdigest())"
-                reference = play([options.python, "-c", script], store.dir, None) | store.stats()
+                reference = play([options.python, "-c", script], place.dir, None) | place.stats()
             for device, limit in [(d, l) for d in options.device for l in (None, size // 2)]:
                 if limit and options.no_limit:
                     continue
@@ -277,7 +379,8 @@ def measure(options):
                     continue
                 # A program needs memory for what it makes of its data too: what is scarce is the page cache.
                 limit = limit and limit + options.program_bytes
-                pairs = [{arm: run(options, work, name, device, arm, limit) for arm in ARMS} for _ in range(options.pairs)]
+                arms = ["plain", *other_windows(device), "cat", "bowwave"]
+                pairs = [{arm: run(options, work, name, device, arm, limit) for arm in arms} for _ in range(options.pairs)]
                 for runs in pairs:
                     for one in runs.values():
                         one["same"] = one["said"] == reference["said"] and one["exit_code"] == 0
@@ -304,7 +407,7 @@ def median(row, arm, key):
 
 def best_window(row):
     """The time under the window that is best for this row."""
-    return min(median(row, arm, "elapsed_s") for arm in ("plain", "1024k", "8192k"))
+    return min(median(row, arm, "elapsed_s") for arm in ("plain", *other_windows(row["device"])))
 
 
 def ratio(row, other=None):
@@ -329,27 +432,35 @@ def cells(row):
     ]  # fmt: skip
 
 
+def headline(ordered, devices):
+    """What the rows of these devices came to."""
+    rows, names = [row for row in ordered if row["device"] in devices], " and ".join(devices)
+    if not rows:
+        return f"{names}: not measured.  "
+    mean = lambda other: statistics.geometric_mean(ratio(row, other) for row in rows)
+    memory = " in half the memory" if rows[0]["half"] else ""
+    return (
+        f"{names}: {mean(None):.2f} times as fast as plain over {len(rows)} rows (geometric mean), {mean('window'):.2f} times the best window of "
+        f"each, {mean('cat'):.2f} times `cat` first. Worst: {TITLES[rows[0]['program']]}{memory}, {ratio(rows[0]):.2f} of plain.  "
+    )
+
+
 def table(document):
     """All rows as Markdown, the worst first, and the geometric means."""
     ordered = sorted(document["rows"], key=ratio)
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
     lines += ["| " + " | ".join(cells(row)) + " |" for row in ordered]
     if ordered:
-        mean = lambda other: statistics.geometric_mean(ratio(row, other) for row in ordered)
         lines.append("")
-        lines.append(
-            f"Geometric means over {len(ordered)} rows: {mean(None):.2f} times as fast as plain, {mean('window'):.2f} times as fast as the "
-            f"best window of each row, {mean('cat'):.2f} times as fast as `cat` first. Worst row: {TITLES[ordered[0]['program']]} on "
-            f"{ordered[0]['device']}, {ratio(ordered[0]):.2f}."
-        )
+        lines += [headline(ordered, ["s3", "nfs"]), *(headline(ordered, [device]) for device in DEVICES)]
     return "\n".join(lines)
 
 
 ABOUT = """# Programs that map their files, on slow stores
 
 `./x mapped` measures this and writes it, `./x mapped --table` prints it again from [mapped.json](mapped.json). Medians,
-worst first. Time includes the start of Python and of bowwave. *best window* is the best of 128, 1024 and 8192 KiB of
-`read_ahead_kb`, chosen for each row; *f/u* is bytes that the store sent per byte used. In *half* the memory the program is
+worst first. Time includes the start of Python and of bowwave. *plain* is 128 KiB of `read_ahead_kb`, on `loop` 8192. *best
+window* is the best of 128, 1024 and 8192, chosen for each row; *f/u* is bytes that the store sent per byte used. In *half* the memory the program is
 in a memory group of half its file's size and room for itself. Machine: {machine}
 
 """
@@ -374,7 +485,7 @@ def main():
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
     said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False).stdout.strip()
     parser = argparse.ArgumentParser(prog="./x mapped", description="Programs that map their files, on slow stores.")
-    parser.add_argument("--device", action="append", help="model of `bowwave slow` (repeatable); without it s3 and nfs")
+    parser.add_argument("--device", action="append", choices=DEVICES, help="(repeatable); without it all of them")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(TITLES), help=f"of {','.join(TITLES)}")
     parser.add_argument("--pairs", type=int, default=1, help="how often each, in turn")
     parser.add_argument("--no-limit", action="store_true", help="not in half the memory as well")
@@ -390,7 +501,7 @@ def main():
     if options.table:
         print(table(read(options.json)))
         return
-    options.device = options.device or ["s3", "nfs"]
+    options.device = options.device or DEVICES
     options.bowwave = str(pathlib.Path(options.bowwave).resolve())
     options.data = (target / "mapped").resolve()
     options.python = str(pathlib.Path(python(target.resolve())))

@@ -1,6 +1,7 @@
 //! Mapped files under `bowwave run`, the observer outside, and the doctor: right bytes above all.
 //!
-//! The program that is run is this test itself (`program`), told by its environment what to do.
+//! The program that is run is this test itself (`program`), told by its environment what to do. BOWWAVE_TEST_OBSERVER=outside
+//! plays the suite under the other observer, as `./x test` does where it may.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -17,13 +18,17 @@ const PAGE: usize = 4096;
 const PAGES: usize = 1024;
 const DO: &str = "BOWWAVE_TEST_DO";
 const DIR: &str = "BOWWAVE_TEST_DIR";
+/// Under which observer: `preload` or `outside`.
+const OBSERVER: &str = "BOWWAVE_TEST_OBSERVER";
 
 /// Runs this test's `program` under `bowwave run`, in `dir`; whether it went well is asserted.
 fn run(dir: &Path, options: &[&str], what: &str) -> Value {
     let report = dir.join("report.json");
+    let observer = std::env::var(OBSERVER).ok().map(|observer| format!("--observer={observer}"));
     let output = Command::new(env!("CARGO_BIN_EXE_bowwave"))
         .args(["run", "--json"])
         .arg(&report)
+        .args(observer.filter(|_| options.is_empty()))
         .args(options)
         .arg("--")
         .arg(std::env::current_exe().unwrap())
@@ -49,6 +54,12 @@ fn is_root() -> bool {
 
 #[test]
 fn a_mapping_is_steered_after_its_descriptor_was_closed() {
+    if std::env::var(OBSERVER).is_ok_and(|observer| observer == "outside") {
+        println!(
+            "skipped: from outside a mapping without a descriptor is not always found (docs/decisions/0009)"
+        );
+        return;
+    }
     let dir = temporary();
     make(&dir.path().join("data"), 7);
     let report = run(dir.path(), &[], "touch");
@@ -86,6 +97,45 @@ fn stress_gives_right_bytes() {
     let dir = temporary();
     let report = run(dir.path(), &[], "stress");
     assert_eq!(report["events_lost"].as_u64().unwrap(), 0);
+}
+
+/// The same in C (`stress.c`), as AddressSanitizer and UBSan see it, and valgrind.
+#[test]
+fn stress_under_a_sanitizer() {
+    let dir = temporary();
+    let seconds = std::env::var("BOWWAVE_STRESS_SECONDS").unwrap_or("3".into());
+    let build = |name: &str, options: &[&str]| {
+        let to = dir.path().join(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stress.c");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-g", "-pthread"]).args(options).arg("-o").arg(&to).arg(source);
+        let built = cc.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        built.then(|| to.into_os_string())
+    };
+    let sanitized = build("sanitized", &["-fsanitize=address,undefined", "-fno-sanitize-recover"]);
+    let valgrind = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
+    let plain = build("plain", &[]).filter(|_| valgrind.is_ok());
+    let checked = plain.map(|plain| vec!["valgrind".into(), "-q".into(), "--error-exitcode=9".into(), plain]);
+    let ways =
+        [("a compiler with sanitizers", sanitized.map(|program| vec![program])), ("valgrind", checked)];
+    for (what, command) in ways {
+        let Some(command) = command else {
+            println!("skipped: stress without {what}, which is not here");
+            continue;
+        };
+        let observer = std::env::var(OBSERVER).ok().map(|observer| format!("--observer={observer}"));
+        let output = Command::new(env!("CARGO_BIN_EXE_bowwave"))
+            .args(["run", "--quiet"])
+            .args(observer)
+            .arg("--")
+            .args(command)
+            .arg(dir.path())
+            .args([&seconds, "4"])
+            .env_remove("BOWWAVE")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]
@@ -137,9 +187,13 @@ fn program() {
             let file = File::open(dir.join("data")).unwrap();
             cold(&file);
             let mut page = [0u8; PAGE];
-            for at in 0..PAGES {
+            // A file that a busy agent did not find while it was read first is met when it is read again.
+            for at in (0..PAGES).chain(0..PAGES) {
                 file.read_exact_at(&mut page, (at * PAGE) as u64).unwrap();
                 assert_eq!(u64::from_ne_bytes(page[..8].try_into().unwrap()), word(7, at));
+                if at == PAGES - 1 {
+                    thread::sleep(Duration::from_millis(300));
+                }
             }
         }
         _ => stress(&dir),

@@ -17,10 +17,12 @@
 
 mod events;
 mod fetching;
+mod helper;
 mod housekeeping;
 mod mapped;
 mod outside;
 mod report;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;

@@ -255,6 +255,7 @@ pub fn spawn(
             command.env(ENV_SEGMENT, steering.segment);
             if program.reach != Reach::Foreign {
                 command.env("LD_PRELOAD", preload(std::env::var_os("LD_PRELOAD"), steering.library));
+                command.env("ASAN_OPTIONS", sanitizer(std::env::var_os("ASAN_OPTIONS")));
             }
         }
         command.spawn()
@@ -296,6 +297,18 @@ fn preload(before: Option<OsString>, library: &Path) -> OsString {
         }
         None => ours.to_vec().into_os_string(),
     }
+}
+
+/// The new ASAN_OPTIONS: a sanitizer's library that finds ours before it ends the program, unless it is told not to look. Both
+/// interpose the same calls, each hands on to the next, and their order does not matter to ours. The program's own options come
+/// last, which is where they win.
+fn sanitizer(before: Option<OsString>) -> OsString {
+    let mut options = OsString::from("verify_asan_link_order=0");
+    if let Some(before) = before.filter(|before| !before.is_empty()) {
+        options.push(":");
+        options.push(before);
+    }
+    options
 }
 
 trait IntoOsString {
@@ -429,6 +442,13 @@ mod tests {
         assert_eq!(find(OsStr::new(""), None).unwrap_err().exit_code(), 127);
         assert_eq!(find(dir.path().as_os_str(), None).unwrap_err().exit_code(), 126);
         assert_eq!(find(OsStr::new("sh"), Some(OsStr::new("/bin"))).unwrap().path, Path::new("/bin/sh"));
+    }
+
+    #[test]
+    fn a_sanitizers_own_options_come_last() {
+        assert_eq!(sanitizer(None), "verify_asan_link_order=0");
+        assert_eq!(sanitizer(Some("".into())), "verify_asan_link_order=0");
+        assert_eq!(sanitizer(Some("detect_leaks=0".into())), "verify_asan_link_order=0:detect_leaks=0");
     }
 
     #[test]

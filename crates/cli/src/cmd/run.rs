@@ -120,6 +120,11 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// A command as one line of a file that is read by lines: a script given as an argument has many.
+fn one_line(command: &str) -> String {
+    command.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 enum Failure {
     Launch(LaunchError),
     Wait(io::Error),
@@ -135,6 +140,7 @@ fn steer(
     let library = install_library().map_err(|error| say_unsteered(args, &error)).ok();
     let agent = library.as_ref().and_then(|_| {
         let command: Vec<_> = args.command.iter().map(|part| part.to_string_lossy()).collect();
+        let command = one_line(&command.join(" "));
         let options = Options {
             dry_run: args.dry_run,
             lend_windows: !args.no_window_lending,
@@ -142,7 +148,7 @@ fn steer(
             memory: args.memory,
             waste_percent: args.waste,
             selection: Selection { only: args.only.clone(), except: args.except.clone() },
-            explain: explain.map(|file| (Box::new(BufWriter::new(file)) as _, command.join(" "))),
+            explain: explain.map(|file| (Box::new(BufWriter::new(file)) as _, command)),
         };
         Agent::start(options).map_err(|error| say_unsteered(args, &error)).ok()
     });
@@ -254,6 +260,11 @@ mod tests {
         for text in ["", "M", "0", "-1", "1.5G", "3X", "99999999999T"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_command_of_many_lines_is_told_in_one() {
+        assert_eq!(one_line("python3 -c import os\nprint(1)"), "python3 -c import os print(1)");
     }
 
     #[test]

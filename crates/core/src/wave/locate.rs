@@ -358,6 +358,35 @@ impl Wave {
         Some(s)
     }
 
+    /// R9: whoever copies memory touches its first page, then its last, then what lies between. So a reader who goes on where he
+    /// began, after one read farther on, has looked where his run ends. Says whether this is such a read, in what is out for
+    /// the run already: then it begins none of its own.
+    pub(super) fn look(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
+        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
+        let before = core::mem::take(&mut latest.look);
+        let stream = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?)));
+        let seed = stream.filter(|(_, s)| s.course == Course::Seed);
+        match place {
+            Place::Stray => {
+                let Some((sid, s)) = seed.filter(|(_, s)| s.next <= pages.start.0) else { return false };
+                latest.look = Some((sid, pages.end().0));
+                pages.start.0 < s.frontier
+            }
+            Place::Continues(sid) => {
+                let Some((_, end)) = before.filter(|look| look.0 == sid) else { return false };
+                let looked = seed.map(|(seed, _)| seed).filter(|&seed| seed != sid);
+                if let Some(s) = self.streams.get_mut(sid) {
+                    s.looked = end;
+                }
+                if let Some(seed) = looked {
+                    self.dismiss(seed);
+                }
+                false
+            }
+            Place::Repeats(_) | Place::History(_) => false,
+        }
+    }
+
     /// Notes a stray of `actor` and says whether it is the third at equal distance.
     fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
         let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
@@ -388,6 +417,7 @@ impl Wave {
             late,
             believed,
             stream,
+            look: None,
             stride: None,
             off_stride: 0,
             strays: [0; 3],

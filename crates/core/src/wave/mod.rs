@@ -20,13 +20,13 @@
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
 //! | R7 stride | three reads equally far apart predict the fourth | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
-//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, half of it where it is cheap (lengths.rs) | ends of runs |
+//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, half of it where it is cheap (lengths.rs); and to where its reader has looked ahead | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again; while much is lost unread, only long runs are fetched ahead of | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for; what waits for a head grows with what its reader reads meanwhile | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
-//! | R15 advice | what the program advises is done: exactly, and no more | advice |
+//! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | advice |
 //!
 //! Worked example, one reader of 8 KiB on a device that takes 30 ms (pages; `tests/wave/r03-waited.txt` owns the numbers):
 //!
@@ -45,6 +45,7 @@ mod input;
 mod lengths;
 mod locate;
 mod losses;
+mod needed;
 mod plan;
 mod queue;
 mod sending;
@@ -61,6 +62,7 @@ use alloc::vec::Vec;
 use density::Density;
 use device::Sent;
 use lengths::Lengths;
+use needed::Needed;
 use queue::{Queue, Turn, Wanted};
 use stream::{Course, StreamId, Streams};
 
@@ -103,6 +105,7 @@ struct File {
     paid: u64,
     random: bool,
     sequential: bool,
+    needed: Needed,
 }
 
 impl File {
@@ -125,6 +128,8 @@ struct Latest {
     late: bool,
     believed: bool,
     stream: Option<StreamId>,
+    /// A seed of its own, and the page behind a read farther on that it made right after (R9).
+    look: Option<(StreamId, u64)>,
     /// The stride that it walks, and how many reads in a row did not belong to it.
     stride: Option<StreamId>,
     off_stride: u8,
@@ -367,6 +372,7 @@ impl Wave {
             paid: 0,
             random: false,
             sequential: false,
+            needed: Needed::default(),
         });
         if end < file.end {
             let lost = file.table.count(PageBit::Ahead, Extent::between(PageIndex(end), PageIndex(file.end)));

@@ -7,6 +7,7 @@
 //!                                                of half as much again of both, since half is out on average
 //! ```
 
+use super::density::Terms;
 use super::lengths::Lengths;
 use super::locate::Place;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
@@ -65,6 +66,7 @@ impl Wave {
         }
         self.leave_stride(id, actor, place);
         self.leave_run(id, actor, place, pages);
+        let looks = self.look(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.read_of_late += missing;
@@ -83,6 +85,7 @@ impl Wave {
             }
             Place::Repeats(sid) => Some(sid),
             Place::History(history) => self.resume(now, id, pages, history),
+            Place::Stray if looks => None,
             Place::Stray => self.begin(now, id, pages, actor),
         };
         if let Some(latest) = self.latest.get_mut(&actor) {
@@ -342,18 +345,18 @@ impl Wave {
         let Some(queue) = self.queues.get(&f.device) else { return };
         let Some(latency) = queue.device.latency() else { return };
         let rate = queue.device.bulk_rate();
-        let memory = self.memory_believed / 4;
-        let gaps_are_cheap = 3 * queue.device.gap_max().0 >= pages.count.bytes().0;
+        let terms = Terms {
+            gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
+            overlaps: queue.device.trip_pages() == 0,
+            most: self.memory_believed / 4,
+        };
         let table = &f.table;
         let price = |region: Extent| {
             let missing = region.count.0 - table.resident(region).0;
-            if region.count.0 > memory {
-                return (missing, u64::MAX);
-            }
             let transfer = missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1);
             (missing, latency.0.saturating_add(transfer))
         };
-        let Some((region, why)) = f.density.read(pages, latency.0, f.end, gaps_are_cheap, price) else {
+        let Some((region, why)) = f.density.read(pages, latency.0, f.end, terms, price) else {
             return;
         };
         let why = Why(why);
@@ -529,6 +532,9 @@ impl Wave {
         match known {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
+            _ if s.next < s.looked && s.looked - s.next <= target.max(self.unit(f)) => {
+                (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
+            }
             _ => {
                 let speculation = self.asked_for(f, self.speculation_share());
                 if speculation < target {
@@ -548,6 +554,11 @@ impl Wave {
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
         }
+        // What the program says it needs, it needs; of what is behind that it would have said so (R15).
+        let said = f.needed.until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
+        if let Some(end) = said.filter(|end| end - s.next < target) {
+            (target, why) = (end - s.next, Why("R15 the program said how far"));
+        }
         let proved = self.proved(f, s);
         if proved < target {
             (target, why) = (proved, Why("R12 much is lost unread"));
@@ -565,6 +576,11 @@ impl Wave {
     fn cheap(&self, f: &super::File) -> PageCount {
         let unit = self.queues.get(&f.device).map_or(0, |q| q.device.unit().0);
         PageCount(unit / 8 / crate::units::PAGE_SIZE)
+    }
+
+    /// Pages that one latency of the file's device carries.
+    fn unit(&self, f: &super::File) -> u64 {
+        self.queues.get(&f.device).map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE)
     }
 
     /// Pages that a trip of the file's head should bring; 0 where there is no head.
@@ -612,6 +628,7 @@ impl Wave {
             Advice::WillNeed => {
                 let why = Why("R15 the program will need it");
                 let pages = pages.intersection(Extent::new(0, f.end));
+                f.needed.add(pages);
                 let pages = Extent { count: pages.count.min(PageCount(self.memory_believed / 2)), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
                 self.want(Wanted { file: id, pages, turn: Turn::Urgent, why, stream: None });

@@ -66,6 +66,8 @@ pub(crate) struct Stream {
     pub(crate) waited: bool,
     /// What was fetched ahead of it was lost, and its reader has not been back in time since (R12).
     pub(crate) robbed: bool,
+    /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
+    pub(crate) looked: u64,
 }
 
 impl Stream {
@@ -89,6 +91,7 @@ impl Stream {
             epoch_before: false,
             waited: false,
             robbed: false,
+            looked: 0,
         }
     }
 

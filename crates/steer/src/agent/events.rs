@@ -74,7 +74,8 @@ impl State {
         if event.kind == Kind::Unmap {
             return self.unmap(event);
         }
-        if event.kind != Kind::Map && self.is_behind(event, now) {
+        // What a program has mapped, and says that it needs, it needs later too.
+        if !matches!(event.kind, Kind::Map | Kind::Advice) && self.is_behind(event, now) {
             return;
         }
         if !self.meet(event, now) {

@@ -13,19 +13,18 @@
 //! refused or the kernel touches on a program's behalf, page tables, looked at while a program's count of faults rises.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount, PageIndex};
 use bowwave_wire::Event;
 
+use super::helper::Helper;
+use super::turns::{REST, Turn, WATCH_LATENCIES};
 use super::{State, THREADS_MAX, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
 use crate::pagemap::{PageTables, can_scan};
 use crate::perf::{Sample, Source, Watch};
-use crate::segment::{SharedSegment, futex_wait, ring};
+use crate::segment::SharedSegment;
 
 /// Pages that the kernel maps around a fault: 64 KiB, aligned (its default; debugfs can change it).
 const AROUND: u64 = 16;
@@ -49,9 +48,6 @@ const HIT_NS: u64 = 20_000;
 const VAIN_TOUCHES: u32 = 64;
 /// On a device faster than this; a slower one leaves us all the time that we want.
 const FAST_NS: u64 = 1_000_000;
-const VAIN_LOOK_NS: u64 = 2_000_000;
-/// Then the agent looks so seldom: waking up beside a reader costs it more than what is looked at.
-const VAIN_LOOK_NS_MAX: u64 = 10_000_000;
 const ALONE_OF: u32 = 64;
 const ALONE_TOLD: u32 = 8;
 const BESIDE: u64 = 2;
@@ -118,58 +114,15 @@ pub(super) struct Mapped {
     /// Faults that perf told of since the last look at a process's count.
     told: HashMap<u32, u64>,
     alone: u32,
+    turn: Turn,
+    /// Whether it rested since page tables were looked at last.
+    rested: bool,
     lately: Nanos,
     scanned: Nanos,
     scan_gap: Nanos,
     scan_ns: u64,
     pub(super) mappings: u64,
     pub(super) faults: u64,
-}
-
-/// A thread that waits for perf's bells on the agent's behalf, only while the agent sleeps.
-pub(super) struct Helper {
-    bells: Vec<RawFd>,
-    armed: AtomicU32,
-    segment: Arc<SharedSegment>,
-}
-
-impl Helper {
-    pub(super) fn start(bells: Vec<RawFd>, segment: Arc<SharedSegment>) -> Option<Arc<Self>> {
-        let this = Arc::new(Self { bells, armed: AtomicU32::new(0), segment });
-        let helper = Arc::downgrade(&this);
-        let wait = move || {
-            while let Some(helper) = helper.upgrade() {
-                helper.turn();
-            }
-        };
-        let builder = std::thread::Builder::new().name("bowwave-faults".into()).stack_size(64 * 1024);
-        builder.spawn(wait).ok().map(|_| this)
-    }
-
-    fn turn(&self) {
-        if self.armed.load(Ordering::SeqCst) == 0 {
-            futex_wait(&self.armed, 0, Duration::from_millis(200));
-            return;
-        }
-        let mut polls: Vec<libc::pollfd> =
-            self.bells.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-        // SAFETY: an array of ours with its length. The descriptors are closed after the helper has gone.
-        let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, 200) };
-        if ready > 0 {
-            self.armed.store(0, Ordering::SeqCst);
-            ring(&self.segment.bell);
-        }
-        // Everybody has gone: perf says so on every call.
-        if polls.iter().all(|poll| poll.revents & (libc::POLLHUP | libc::POLLERR) != 0) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    pub(super) fn arm(&self) {
-        if self.armed.swap(1, Ordering::SeqCst) == 0 {
-            ring(&self.armed);
-        }
-    }
 }
 
 impl Mapped {
@@ -241,6 +194,7 @@ impl State {
         };
         self.mapped.spaces.map(event.pid, event.address(), region);
         self.mapped.mappings += 1;
+        self.mapped.turn = Turn::Always;
         self.mapped.enable(true);
         self.mapped.scan_ns = SCAN_NS_MIN;
         if self.mapped.watch.is_none() {
@@ -282,20 +236,47 @@ impl State {
     // ---- faults as they happen -------------------------------------------------------------------------------------
 
     pub(super) fn faults(&mut self) {
-        if let Some(watch) = &mut self.mapped.watch
-            && self.mapped.enabled
-        {
-            let samples = watch.drain();
-            if samples.iter().any(|sample| sample.source == RINGS) {
-                self.mapped.hang_bell(false);
-            }
-            self.sampled(&samples);
-            let now = self.now();
-            self.waits_end(now, |state, w| {
-                state.is_settled_page(w.place) || now.since(w.since).0 > GIVEN_UP_NS
-            });
-        }
+        self.take_turns();
+        self.take_samples();
         self.scan();
+    }
+
+    fn take_samples(&mut self) {
+        let Some(watch) = self.mapped.watch.as_mut().filter(|_| self.mapped.enabled) else { return };
+        let samples = watch.drain();
+        if samples.iter().any(|sample| sample.source == RINGS) {
+            self.mapped.hang_bell(false);
+        }
+        self.sampled(&samples);
+        let now = self.now();
+        self.waits_end(now, |state, w| state.is_settled_page(w.place) || now.since(w.since).0 > GIVEN_UP_NS);
+    }
+
+    /// Where touches come to nothing on a fast device, faults are watched by turns.
+    fn take_turns(&mut self) {
+        if self.mapped.spaces.is_empty() {
+            return;
+        }
+        let (now, watch) = (self.now(), self.watch_ns());
+        let lately = now.since(self.mapped.lately).0 < LATELY_NS + REST * watch.0;
+        let cheap = self.latency_ns().is_none() || self.is_fast();
+        let in_vain = lately && cheap && self.vain > VAIN_TOUCHES;
+        let turn = self.mapped.turn.next(now, in_vain, watch);
+        if turn != self.mapped.turn {
+            let rests = matches!(turn, Turn::Resting(_));
+            self.mapped.turn = turn;
+            self.mapped.rested |= rests;
+            self.mapped.enable(!rests);
+        }
+    }
+
+    fn watch_ns(&self) -> Nanos {
+        Nanos(WATCH_LATENCIES * self.latency_ns().unwrap_or(LOOK_NS_MIN))
+    }
+
+    /// Of the fastest device.
+    fn latency_ns(&self) -> Option<u64> {
+        self.devices.iter().filter_map(|&device| Some(self.wave.device(device)?.0?.0)).min()
     }
 
     fn sampled(&mut self, samples: &[Sample]) {
@@ -482,8 +463,7 @@ impl State {
 
     /// Whether a device of the run answers so soon that what we do beside its reader counts.
     fn is_fast(&self) -> bool {
-        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
-        latencies.min().is_some_and(|latency| latency.0 < FAST_NS)
+        self.latency_ns().is_some_and(|latency| latency < FAST_NS)
     }
 
     /// Whether a touch that stands alone, after many in vain, is one of those that are told all the same.
@@ -523,20 +503,31 @@ impl State {
         let patience = if sampled { self.mapped.scan_ns.max(SCAN_SELDOM_NS) } else { self.mapped.scan_ns };
         if !self.mapped.can_scan
             || self.mapped.spaces.is_empty()
+            || self.mapped.turn != Turn::Always
             || now.since(self.mapped.scanned).0 < patience
         {
             return;
         }
         self.mapped.scan_gap = now.since(self.mapped.scanned);
         self.mapped.scanned = now;
+        let counted: Vec<(u32, u64)> = self
+            .mapped
+            .spaces
+            .processes()
+            .into_iter()
+            .filter_map(|pid| Some((pid, self.mapped.tables.faults(pid)?)))
+            .collect();
+        // What was counted has been sampled by now: what is heard of here is told one by one, in the order in which it happened,
+        // and not as page tables have it, by which touches at random would seem to walk through the file.
+        self.take_samples();
         let mut news = false;
-        for pid in self.mapped.spaces.processes() {
-            let Some(faults) = self.mapped.tables.faults(pid) else { continue };
+        for (pid, faults) in counted {
             let untold = faults.saturating_sub(self.mapped.told.remove(&pid).unwrap_or(0));
             if untold > if sampled { UNTOLD_MIN } else { 0 } {
                 news |= self.look(pid, sampled);
             }
         }
+        self.mapped.rested = false;
         self.mapped.scan_ns = if news { SCAN_NS_MIN } else { (2 * self.mapped.scan_ns).min(SCAN_NS_MAX) };
     }
 
@@ -550,15 +541,24 @@ impl State {
                     generation: region.generation,
                     page: region.page + run.start.0,
                 };
-                let pages = Extent::new(place.page, run.count.0);
-                let known = self
-                    .files
-                    .get(&region.file)
+                let held = self.files.get(&region.file);
+                let end = PageIndex(held.map_or(0, |held| held.size.div_ceil(PAGE_SIZE)));
+                let pages =
+                    Extent::new(place.page, run.count.0).intersection(Extent::between(PageIndex(0), end));
+                let known = held
                     .is_none_or(|held| sampled && held.account.count(PageBit::Used, pages) == pages.count);
-                if !known {
-                    news = true;
-                    self.touched(pid, place, run.count.0, None);
+                if known {
+                    continue;
                 }
+                if self.mapped.rested {
+                    // Touched while nobody watched: it is known as used, and says nothing of what comes next.
+                    self.account_used(region.file, pages);
+                    let file = FileId(u64::from(region.file));
+                    self.wave.handle(self.now(), Input::Used { file, pages });
+                    continue;
+                }
+                news = true;
+                self.touched(pid, place, run.count.0, None);
             }
         }
         news
@@ -572,17 +572,17 @@ impl State {
             return None;
         }
         let scan = self.mapped.can_scan.then_some(self.mapped.scan_ns);
+        if let Turn::Resting(until) = self.mapped.turn {
+            return Some(until.since(now).0);
+        }
         if !self.mapped.enabled {
             return scan;
         }
-        if now.since(self.mapped.lately).0 < LATELY_NS {
-            let latency = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0).min();
-            let look = latency.map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
-            return Some(match self.vain {
-                VAIN_TOUCHES.. if self.is_fast() => {
-                    (u64::from(self.vain / VAIN_TOUCHES) * VAIN_LOOK_NS).min(VAIN_LOOK_NS_MAX)
-                }
-                super::VAIN_MAX.. => look.max(self.doze_ns()),
+        if self.mapped.turn != Turn::Always || now.since(self.mapped.lately).0 < LATELY_NS {
+            let look = self.latency_ns().map_or(LOOK_NS_MIN, |l| l / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+            return Some(match (self.mapped.turn, self.vain) {
+                (Turn::Watching(since), _) => self.watch_ns().0.saturating_sub(now.since(since).0),
+                (_, super::VAIN_MAX..) => look.max(self.doze_ns()),
                 _ => look,
             });
         }

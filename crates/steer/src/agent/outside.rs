@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE};
 use bowwave_wire::{Event, Kind};
 
-use super::mapped::Helper;
+use super::helper::Helper;
 use super::{SIZE_MIN, State};
 use crate::perf::{Sample, Source, Watch};
 use crate::segment::SharedSegment;
