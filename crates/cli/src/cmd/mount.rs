@@ -298,6 +298,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         follow_parent();
     }
     raise_open_files();
+    give_bodies_back();
     let source = args.source()?;
     let mut mount = CachedMount::mount(CachedOptions {
         source,
@@ -338,6 +339,16 @@ fn raise_open_files() {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
+    }
+}
+
+/// The bodies of requests go back to the system as soon as they are copied. Left alone, glibc raises the size from which it does so
+/// to that of the largest body, and then keeps what 64 requests had at once: 107 MB were resident under a ceiling of 64 MiB.
+fn give_bodies_back() {
+    // SAFETY: no thread of ours runs yet. A refusal changes nothing.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
     }
 }
 
