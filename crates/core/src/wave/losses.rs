@@ -44,7 +44,10 @@ impl Wave {
         self.memory_believed =
             (self.memory_believed - self.memory_believed / 8).max(self.unread / 2).max(256);
         self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
-        self.plan_stream(now, sid, pages, Why("R12 thrashed"));
+        match self.streams.get(sid).map(|s| s.course) {
+            Some(Course::Stride { .. }) => self.plan_stride(now, sid, pages),
+            _ => self.plan_stream(now, sid, pages, Why("R12 thrashed")),
+        }
     }
 
     /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
@@ -101,7 +104,7 @@ impl Wave {
     }
 
     /// Windows that were asked for and not read yet, each with the pages of it that are believed present or under way: a
-    /// driver whose cache loses pages without a word looks at them now and then, and tells [`Input::Dropped`]. At most `max`
+    /// driver whose cache loses pages without a word looks at them now and then, and tells [`super::Input::Dropped`]. At most `max`
     /// streams are gone through; the next call goes on behind them.
     pub fn take_windows(&mut self, max: usize) -> Vec<(FileId, Extent, PageCount)> {
         let streams = self.streams.next_few(max);

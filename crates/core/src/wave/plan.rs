@@ -414,7 +414,7 @@ impl Wave {
             s.frontier = start;
             (window, s.next.saturating_sub(step.max(1)))
         } else {
-            let mut end = s.next + target;
+            let mut end = s.next.saturating_add(target);
             // A short rest of the file is fetched with the window (spec 5.13).
             if end_of_file.saturating_sub(end) <= step {
                 end = end_of_file;

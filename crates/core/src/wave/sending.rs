@@ -94,14 +94,14 @@ impl Wave {
     /// far should bring as much as it would be asked for now.
     fn lengthen(&mut self, now: Nanos, wanted: &mut Wanted) {
         let Some(sid) = wanted.stream else { return };
-        let Some(s) = self.streams.get(sid) else { return };
+        let (Some(s), Some(f)) = (self.streams.get(sid), self.files.get(&wanted.file)) else { return };
+        let end_of_file = f.end;
         if s.course != Course::Forward || s.frontier != wanted.pages.end().0 || s.reads <= 2 {
             return;
         }
         let (target, why) = self.target(sid, wanted.why);
-        let end_of_file = self.files[&s.file].end;
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let end = (s.next + target).min(end_of_file);
+        let end = s.next.saturating_add(target).min(end_of_file);
         if end >= s.frontier + FEW {
             let more = Extent::between(PageIndex(s.frontier), PageIndex(end));
             s.frontier = end;
