@@ -239,6 +239,9 @@ impl Wave {
                 self.use_pages(file, pages);
                 let marks = self.files.get_mut(&file).map_or(0, |f| f.table.clear(PageBit::Mark, pages).0);
                 if marks > 0 {
+                    if let Some(f) = self.files.get_mut(&file) {
+                        f.density.served(pages.start, marks * plan::SAMPLE);
+                    }
                     self.passed(now, file, pages);
                 } else {
                     self.came_quietly(now, file, pages);

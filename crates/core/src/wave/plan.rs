@@ -21,7 +21,7 @@ use crate::window::Window;
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
 /// One page in so many of a bought region carries a mark.
-const SAMPLE: u64 = 8;
+pub(super) const SAMPLE: u64 = 8;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
