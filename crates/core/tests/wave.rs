@@ -442,3 +442,39 @@ fn first_difference(told: &str, played: &str) -> String {
         None => "one is longer than the other".into(),
     }
 }
+
+/// R11: a driver tells quiet reads in batches. What they show of a bought region counts as much as a read that is told by itself:
+/// the first read in a region like those before it buys it.
+#[test]
+fn marks_told_as_used_show_what_was_read_of_a_region() {
+    let fetched_first = |tells: bool| {
+        let (file, mut now) = (FileId(1), 0);
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file, device: 0, size: Bytes(16 << 30) });
+        // Each read waits for 30 ms, by which time what was fetched has come.
+        let mut read = |wave: &mut Wave, page: u64| -> u64 {
+            let pages = Extent::new(page, 2);
+            now += 30_100_000;
+            wave.handle(Nanos(now), Input::Read { file, pages, actor: 1 });
+            let mut fetched = 0;
+            while let Some(Action::Fetch { id, pages, .. }) = wave.poll(Nanos(now)) {
+                fetched += pages.count.0;
+                wave.handle(Nanos(now + 30_000_000), Input::Arrived { fetch: id });
+            }
+            let took = Nanos(30_000_000);
+            wave.handle(Nanos(now + took.0), Input::Waited { file, pages, actor: 1, took });
+            fetched
+        };
+        let mut first = 0;
+        for n in 1..=24 {
+            let base = 256 * (1024 + n * n * 7);
+            first = read(&mut wave, base + 6);
+            [180, 82, 154, 240].map(|at| read(&mut wave, base + at));
+            for mark in (base..base + 256).step_by(8).filter(|_| tells) {
+                wave.handle(Nanos(0), Input::Used { file, pages: Extent::new(mark, 1) });
+            }
+        }
+        first
+    };
+    assert_eq!((fetched_first(false), fetched_first(true)), (0, 256));
+}
