@@ -469,7 +469,9 @@ fn marks_told_as_used_show_what_was_read_of_a_region() {
         for n in 1..=24 {
             let base = 256 * (1024 + n * n * 7);
             first = read(&mut wave, base + 6);
-            [180, 82, 154, 240].map(|at| read(&mut wave, base + at));
+            for at in [180, 82, 154, 240] {
+                read(&mut wave, base + at);
+            }
             for mark in (base..base + 256).step_by(8).filter(|_| tells) {
                 wave.handle(Nanos(0), Input::Used { file, pages: Extent::new(mark, 1) });
             }
