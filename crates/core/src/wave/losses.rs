@@ -83,8 +83,8 @@ impl Wave {
         }
     }
 
-    /// Streams that had asked for `page` and what is behind it have not asked for it. For what is fetched ahead they have ended
-    /// there (R9), however long their readers take to come back.
+    /// Streams that had asked for `page` and what is behind it have not asked for it. For what is fetched ahead short ones have
+    /// ended there (R9), however long their readers take to come back; of long ones it says that memory is short.
     pub(super) fn unask(&mut self, id: FileId, page: PageIndex) {
         let Some(f) = self.files.get(&id) else { return };
         let asked: Vec<StreamId> =
@@ -92,7 +92,7 @@ impl Wave {
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 s.frontier = page.0.max(s.next);
-                if !core::mem::replace(&mut s.robbed, true) {
+                if !core::mem::replace(&mut s.robbed, true) && s.reads <= LOSING_READS {
                     let came = s.progress();
                     self.lengths.push(came);
                     if let Some(f) = self.files.get_mut(&id) {
