@@ -1,0 +1,62 @@
+//! What goes wrong with a world, and whether all is right in it.
+
+use super::{Event, World};
+use bowwave_core::{Extent, FileId, Input, Nanos, PageBit, PageCount, PageIndex};
+
+impl World<'_> {
+    /// Others want memory for a while, or give it back.
+    pub(super) fn squeeze(&mut self) {
+        let Some((spell, permille)) = self.config.faults.squeeze else { return };
+        self.squeezed = spell.holds(self.now) && self.running.iter().any(|running| !running.ended);
+        let share = if self.squeezed { permille } else { 1000 };
+        let shards = self.config.memory.shards.clone();
+        for (shard, frames) in shards.into_iter().enumerate() {
+            self.cache.resize(shard, PageCount((frames.0 * share / 1000).max(1)));
+        }
+        let bytes = self.cache.capacity().bytes();
+        self.tell_wave(Input::Memory { bytes });
+        self.after_submission();
+        self.serve_wave();
+        if self.running.iter().any(|running| !running.ended) {
+            let within = self.now.0 % spell.every.0;
+            let next = if within < spell.lasting.0 { spell.lasting.0 } else { spell.every.0 };
+            self.at(Nanos(self.now.0 - within + next), Event::Squeeze);
+        }
+    }
+
+    /// These pages hold what the device had of them, if they are present.
+    pub(super) fn filled(&mut self, file: u32, pages: Extent) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let table = self.cache.table(FileId(file.into()));
+        for run in table.runs(PageBit::Present, pages) {
+            (run.start.0..run.end().0).for_each(|page| ledger.arrived((file, PageIndex(page))));
+        }
+    }
+
+    /// Those of these pages that are no longer in memory hold nothing.
+    pub(super) fn emptied(&mut self, file: u32, pages: Extent) {
+        let Some(ledger) = &mut self.ledger else { return };
+        for hole in self.cache.table(FileId(file.into())).holes(pages) {
+            (hole.start.0..hole.end().0).for_each(|page| ledger.gone((file, PageIndex(page))));
+        }
+    }
+
+    /// No fetch of `pages` may go ahead of a reader who waits for a page that nobody fetches.
+    pub(super) fn judge_order(&mut self, file: u32, pages: Extent) {
+        if self.ledger.is_none() {
+            return;
+        }
+        for (who, running) in self.running.iter().enumerate() {
+            let Some(r) = running.reading else { continue };
+            let number = self.config.descriptors[r.fd as usize];
+            let own = number == file && pages.contains(r.at);
+            let state = self.cache.table(FileId(number.into())).state(r.at);
+            if !own && r.waited && !state.present && !state.in_flight {
+                self.violation.get_or_insert(format!(
+                    "pages {pages} of file {file} were sent ahead of page {} of file {number}, for which program {who} waits",
+                    r.at
+                ));
+            }
+        }
+    }
+}
