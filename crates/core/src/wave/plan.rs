@@ -277,9 +277,9 @@ impl Wave {
     /// starts where this one has come to.
     fn grow(&mut self, sid: StreamId) {
         let Some(s) = self.streams.get(sid) else { return };
-        let device = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device)).map(|q| &q.device);
-        let unit = device.map_or(0, |d| d.unit().0 / crate::units::PAGE_SIZE);
-        let overlaps = device.is_some_and(|d| d.overlaps());
+        let Some(f) = self.files.get(&s.file) else { return };
+        let unit = self.unit(f);
+        let overlaps = self.queues.get(&f.device).is_some_and(|q| q.device.overlaps());
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.waited = true;
         if let Course::Stride { .. } = s.course {
@@ -574,8 +574,7 @@ impl Wave {
 
     /// Pages that come in an eighth of the time of a wait: half of them may be in vain (R9). 24 on hdd, 82 on s3, 3 on nfs.
     fn cheap(&self, f: &super::File) -> PageCount {
-        let unit = self.queues.get(&f.device).map_or(0, |q| q.device.unit().0);
-        PageCount(unit / 8 / crate::units::PAGE_SIZE)
+        PageCount(self.unit(f) / 8)
     }
 
     /// Pages that one latency of the file's device carries.
