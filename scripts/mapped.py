@@ -26,6 +26,8 @@ import sys
 import tempfile
 import time
 
+from store import Store
+
 JSON = pathlib.Path("docs/measured/mapped.json")
 DATA_VERSION = "3"
 AT_ONCE = "lat=1us,bw=10GB/s,slots=64"
@@ -190,38 +192,6 @@ def make_data(own, data):
     print("making the data", flush=True)
     subprocess.run([own, "-c", MAKE], cwd=data, check=True)
     done.write_text(DATA_VERSION)
-
-
-class Store:
-    """A fresh mount of the data at a device's pace."""
-
-    def __init__(self, bowwave, data, work, device, window):
-        self.dir, ready = work / "mount", work / "ready"
-        self.dir.mkdir(exist_ok=True)
-        ready.unlink(missing_ok=True)
-        command = [bowwave, "slow", data, self.dir, "--device", device, "--exit-with-parent", "--ready-file", ready]
-        command += ["--read-ahead-kb", str(window)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while not ready.exists():
-            if self.process.poll() is not None:
-                sys.exit(self.process.stderr.read())
-            time.sleep(0.005)
-
-    def stats(self):
-        """The store's counters, once all that was asked has been sent."""
-        for _ in range(200):
-            stats = json.loads((self.dir / ".bowwave/stats").read_text())
-            if stats["in_flight"] == 0:
-                break
-            time.sleep(0.01)
-        return {key: stats[key] for key in ("requests", "bytes", "unique_bytes")}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.communicate()
 
 
 class Loop:

@@ -10,7 +10,6 @@ On s3 the observer outside is asked for five times the plain speed: a row below 
 """
 
 import argparse
-import json
 import os
 import pathlib
 import random
@@ -20,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from store import Store
 
 REPORT = pathlib.Path("docs/measured/outside.md")
 BYTES = 64 << 20
@@ -81,24 +82,13 @@ def make_data(data):
 
 def run(options, data, work, device, command, observer):
     """Seconds, what was said, and what the store sent."""
-    place, ready = work / "mount", work / "ready"
-    place.mkdir(exist_ok=True)
-    ready.unlink(missing_ok=True)
     (data / "lines").read_bytes()  # so that only the model's pace counts
-    serve = [options.bowwave, "slow", data, place, "--device", device, "--read-ahead-kb", "128", "--exit-with-parent", "--ready-file", ready]
-    store = subprocess.Popen(serve, stderr=subprocess.PIPE, text=True)
-    while not ready.exists():
-        if store.poll() is not None:
-            sys.exit(store.stderr.read())
-        time.sleep(0.005)
     before = [options.bowwave, "run", "--quiet", "--observer", observer, "--"] if observer else []
-    begun = time.monotonic()
-    came = subprocess.run([*before, *command, "lines"], cwd=place, capture_output=True, check=False)
-    elapsed = time.monotonic() - begun
-    sent = json.loads((place / ".bowwave/stats").read_text())["bytes"]
-    store.terminate()
-    store.communicate()
-    return elapsed, (came.returncode, came.stdout), sent
+    with Store(options.bowwave, data, work, device, 128) as store:
+        begun = time.monotonic()
+        came = subprocess.run([*before, *command, "lines"], cwd=store.dir, capture_output=True, check=False)
+        elapsed = time.monotonic() - begun
+        return elapsed, (came.returncode, came.stdout), store.stats()["bytes"]
 
 
 def main():

@@ -28,6 +28,8 @@ import tempfile
 import time
 import zipfile
 
+from store import Store
+
 JSON = pathlib.Path("docs/measured/programs.json")
 TREE_VERSION = "1"  # another tree: another number
 CAP_S = 120
@@ -161,37 +163,6 @@ def environment(work):
 
 
 # ---- one run ---------------------------------------------------------------------------------------------------------
-
-
-class Store:
-    """A fresh mount of the tree at a device's pace: nothing of it is cached."""
-
-    def __init__(self, bowwave, tree, work, device):
-        self.dir, ready = work / "mount", work / "ready"
-        self.dir.mkdir(exist_ok=True)
-        command = [bowwave, "slow", tree, self.dir, "--device", device, "--exit-with-parent", "--ready-file", ready]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while not ready.exists():
-            if self.process.poll() is not None:
-                sys.stderr.write(self.process.stderr.read())
-                sys.exit(self.process.returncode)
-            time.sleep(0.005)
-
-    def stats(self):
-        """The store's counters, once all that was asked has been sent."""
-        for _ in range(200):
-            stats = json.loads((self.dir / ".bowwave/stats").read_text())
-            if stats["in_flight"] == 0:
-                break
-            time.sleep(0.01)
-        return {key: stats[key] for key in ("requests", "bytes", "unique_bytes", "resent_bytes")}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.communicate()
 
 
 def digest(root):

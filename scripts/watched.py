@@ -11,7 +11,6 @@ Writes docs/measured/watched.md; it fails only if a program does.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import platform
@@ -22,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from store import Store
 
 REPORT = pathlib.Path("docs/measured/watched.md")
 PROGRAM = r"""
@@ -104,23 +105,16 @@ def hot(options, folder):
 
 def cold(options, folder):
     """Touches of what is not, on a fast device."""
-    data, place, ready = folder / "data", folder / "mount", folder / "ready"
+    data = folder / "data"
     data.mkdir()
-    place.mkdir()
     (data / "cold").write_bytes(os.urandom(1 << 20) * (COLD_BYTES >> 20))
 
     def one(steered, turn):
-        ready.unlink(missing_ok=True)
         (data / "cold").read_bytes()  # so that only the model's pace counts
-        store = subprocess.Popen([options.bowwave, "slow", data, place, "--device", "ssd", "--exit-with-parent", "--ready-file", ready], stderr=subprocess.DEVNULL)
-        while not ready.exists():
-            if store.poll() is not None:
-                sys.exit("x watched: the slow store did not start; see bowwave slow")
-            time.sleep(0.005)
-        came = play(options, folder, steered, place / "cold", COLD_TOUCHES, 0, "normal" if steered else "random", turn)
-        sent.append(json.loads((place / ".bowwave/stats").read_text())["bytes"] / (COLD_TOUCHES * 4096)) if steered else None
-        store.terminate()
-        store.communicate()
+        with Store(options.bowwave, data, folder, "ssd") as store:
+            came = play(options, folder, steered, store.dir / "cold", COLD_TOUCHES, 0, "normal" if steered else "random", turn)
+            if steered:
+                sent.append(store.stats()["bytes"] / (COLD_TOUCHES * 4096))
         return came
 
     sent = []

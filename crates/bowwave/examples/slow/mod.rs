@@ -1,8 +1,9 @@
 //! A storage at the pace of the lab's device models, in real time: what the examples read from.
 //!
 //! Its threads and those of the cache have real-time priority where that is permitted: what is measured is the cache, and not
-//! who else wants the processors. For a device with a head one thread sleeps until the next completion of the [`Device`] and wakes who waits for it. Contents are made up: every eight
-//! bytes say where they are, so every read can be verified without keeping a byte.
+//! who else wants the processors. For a device with a head one thread sleeps until the next completion of the [`Device`] and wakes
+//! who waits for it. Contents are made up: every eight bytes say where they are, so every read can be verified without keeping a
+//! byte.
 #![allow(dead_code, unreachable_pub, reason = "each example uses what it needs")]
 
 use bowwave::{Error, Meta, Nanos, Storage, Until};
