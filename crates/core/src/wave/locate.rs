@@ -12,7 +12,7 @@
 //! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7
 //! ```
 
-use super::stream::{Course, Stream, StreamId};
+use super::stream::{Course, NEVER, Stream, StreamId};
 use super::{Latest, SEEDS_MAX, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -311,7 +311,7 @@ impl Wave {
             |lead: u64| f.table.next_hole(PageIndex(s.next), PageCount(lead - s.next)).0 >= lead;
         let follows = found.is_some_and(|(&lead, _)| asked_up_to(lead));
         if follows && let Some(s) = self.streams.get_mut(sid) {
-            let counted = (core::mem::replace(&mut s.epoch, u32::MAX), core::mem::take(&mut s.epoch_before));
+            let counted = (core::mem::replace(&mut s.epoch, NEVER), core::mem::take(&mut s.epoch_before));
             self.not_active(counted);
         }
         follows

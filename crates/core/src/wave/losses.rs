@@ -27,7 +27,8 @@ const DROPPED_FROM_MAX: usize = 4;
 /// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
 const LOST_FEW: u64 = 64;
 const LOST_SHARE: u64 = 16;
-/// Reads of a stream before anything is fetched ahead of it where much is lost unread.
+/// Reads that a run is long at most, quiet ones counted, if it is a short one: nothing is fetched ahead of those where much is
+/// lost unread.
 const LOSING_READS: u64 = 4;
 
 impl Wave {
@@ -92,7 +93,7 @@ impl Wave {
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 s.frontier = page.0.max(s.next);
-                if !core::mem::replace(&mut s.robbed, true) && s.reads <= LOSING_READS {
+                if !core::mem::replace(&mut s.robbed, true) && s.progress() <= LOSING_READS * s.request {
                     let came = s.progress();
                     self.lengths.push(came);
                     if let Some(f) = self.files.get_mut(&id) {
@@ -135,7 +136,8 @@ impl Wave {
     /// was robbed. Where a file larger than memory is read at random, reads meet by chance, but late.
     pub(super) fn outlived(&self, s: &Stream, page: u64) -> bool {
         let last = if s.course == Course::Backward { Some(page) } else { page.checked_sub(1) };
-        let Some(last) = last.filter(|_| s.reads <= LOSING_READS || s.robbed).map(PageIndex) else {
+        let Some(last) = last.filter(|_| s.progress() <= LOSING_READS * s.request || s.robbed).map(PageIndex)
+        else {
             return false;
         };
         let table = &self.files[&s.file].table;
@@ -145,7 +147,7 @@ impl Wave {
     /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread.
     pub(super) fn proved(&self, f: &File, s: &Stream) -> u64 {
         match self.losing && !f.sequential {
-            true if s.reads > LOSING_READS => s.progress(),
+            true if s.progress() > LOSING_READS * s.request => s.progress(),
             true => 0,
             false => u64::MAX,
         }

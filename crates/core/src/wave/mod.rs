@@ -182,11 +182,14 @@ pub struct Wave {
     lost: u64,
     /// The longest that somebody waited in this epoch and in the one before.
     longest_ns: [u64; 2],
+    /// From 1, so that none is the one after [`stream::NEVER`].
     epoch: u32,
     epoch_start: Nanos,
     active_now: u64,
     /// Streams that were active in the epoch before this one, and in the one before that.
     active_before: [u64; 2],
+    /// Streams that became active for the first time in the second half of this epoch, and of the one before.
+    came_late: [u64; 2],
     counters: Counters,
     changed: Vec<(FileId, u64)>,
     trace: VecDeque<Explained>,
@@ -217,10 +220,11 @@ impl Wave {
             credit: 0,
             lost: 0,
             longest_ns: [0; 2],
-            epoch: 0,
+            epoch: 1,
             epoch_start: Nanos(0),
             active_now: 0,
             active_before: [0; 2],
+            came_late: [0; 2],
             counters: Counters::default(),
             changed: Vec::new(),
             trace: VecDeque::new(),
@@ -235,18 +239,7 @@ impl Wave {
             Input::Close { file } => self.close(file),
             Input::Read { file, pages, actor } => self.read(now, file, pages, actor),
             Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
-            Input::Used { file, pages } => {
-                self.use_pages(file, pages);
-                let marks = self.files.get_mut(&file).map_or(0, |f| f.table.clear(PageBit::Mark, pages).0);
-                if marks > 0 {
-                    if let Some(f) = self.files.get_mut(&file) {
-                        f.density.served(pages.start, marks * plan::SAMPLE);
-                    }
-                    self.passed(now, file, pages);
-                } else {
-                    self.came_quietly(now, file, pages);
-                }
-            }
+            Input::Used { file, pages } => self.used_quietly(now, file, pages),
             Input::Arrived { fetch } => self.arrived(now, fetch, true),
             Input::Skipped { fetch } => self.arrived(now, fetch, false),
             Input::Failed { fetch } => self.failed(fetch),

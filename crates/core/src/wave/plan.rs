@@ -459,11 +459,26 @@ impl Wave {
         worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
     }
 
-    /// R2: a mark was passed unseen. Whose it was has come so far; a seed for which something was fetched has gone on.
-    pub(super) fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) {
+    /// R2: pages were read that nobody told of. A mark among them says that it is time for the next.
+    pub(super) fn used_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        self.use_pages(id, pages);
         let Some(f) = self.files.get_mut(&id) else { return };
-        let Some((&next, &sid)) = f.forward.range(..=pages.start.0).next_back() else { return };
-        let Some(s) = self.streams.get_mut(sid).filter(|s| pages.start.0 < s.frontier) else { return };
+        let marks = f.table.clear(PageBit::Mark, pages).0;
+        if marks > 0 {
+            f.density.served(pages.start, marks * SAMPLE);
+        }
+        let passed = if marks > 0 { self.passed(now, id, pages) } else { None };
+        let came = passed.or_else(|| self.came_quietly(now, id, pages));
+        if let Some(sid) = came.filter(|_| marks > 0) {
+            self.plan_stream(now, sid, pages, Why("R2 next"));
+        }
+    }
+
+    /// R2: a mark was passed unseen. Whose it was has come so far; a seed for which something was fetched has gone on.
+    fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
+        let f = self.files.get_mut(&id)?;
+        let (&next, &sid) = f.forward.range(..=pages.start.0).next_back()?;
+        let s = self.streams.get_mut(sid).filter(|s| pages.start.0 < s.frontier)?;
         match s.course {
             Course::Forward if s.reads > 2 => {
                 f.forward.remove(&next);
@@ -477,28 +492,26 @@ impl Wave {
                 self.mark_active(now, sid);
             }
             Course::Seed | Course::Forward if next == pages.start.0 => self.advance(now, sid, pages),
-            _ => return,
+            _ => return None,
         }
-        self.plan_stream(now, sid, pages, Why("R2 next"));
+        Some(sid)
     }
 
     /// R2: a stream's reader has come so far without a word. It is alive and counts among those that share (R13), however long
     /// its window lasts. Several streams that were passed so have one reader, out of order (R5): the one that has asked for the
     /// most goes on for all.
-    pub(super) fn came_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let Some(f) = self.files.get(&id) else { return };
+    fn came_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
+        let f = self.files.get(&id)?;
         let end = pages.end().0;
-        let up = |sid: &StreamId| {
-            self.streams.get(*sid).is_some_and(|s| s.course == Course::Forward && s.reads > 2)
-        };
+        let up = |sid: &StreamId| self.streams.get(*sid).is_some_and(|s| s.course == Course::Forward);
         let passed = f.forward.range(pages.start.0..=end).filter(|(_, sid)| up(sid));
         let passed: alloc::vec::Vec<(u64, StreamId)> = passed.map(|(&next, &sid)| (next, sid)).collect();
         let asked = |&(_, sid): &(u64, StreamId)| self.streams.get(sid).map_or(0, |s| s.frontier);
-        let Some(leader) = passed.iter().copied().max_by_key(asked) else { return };
+        let leader = passed.iter().copied().max_by_key(asked)?;
         for (_, sid) in passed.into_iter().filter(|stream| *stream != leader) {
             self.dismiss(sid);
         }
-        let (Some(f), Some(s)) = (self.files.get_mut(&id), self.streams.get_mut(leader.1)) else { return };
+        let (f, s) = (self.files.get_mut(&id)?, self.streams.get_mut(leader.1)?);
         f.unlink(leader.1, leader.0);
         s.next = end;
         s.frontier = s.frontier.max(end);
@@ -513,6 +526,7 @@ impl Wave {
         self.mark_active(now, leader.1);
         self.follows(leader.1);
         self.sweep(now);
+        Some(leader.1)
     }
 
     /// Pages that the rules want ahead of a stream, and the rule that had the last word.
@@ -526,7 +540,8 @@ impl Wave {
         let promise = (PROMISE * s.progress().max(s.request)).max(paid);
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
-        let share = self.asked_for(f, self.share());
+        // While more readers come, each is given its first window, and none is half read yet.
+        let share = if self.newcomers() > 0 { self.share() } else { self.asked_for(f, self.share()) };
         let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
         let known = by(&f.lengths).or_else(|| by(&self.lengths));
         match known {

@@ -13,7 +13,7 @@
 //! ```
 
 use super::Wave;
-use super::stream::{Course, StreamId};
+use super::stream::{Course, NEVER, StreamId};
 use crate::units::Nanos;
 
 /// Speculation that a run may have out before it has used anything: 2 MiB.
@@ -30,9 +30,14 @@ impl Wave {
     /// Half the memory believed in, divided by the streams, and by as many more as the last epoch has brought to those that were
     /// there: what is asked for now must still be there when those to come have had their share.
     pub(super) fn share(&self) -> u64 {
+        (self.memory_believed / 2 / (self.active() + self.newcomers()).max(1)).max(AHEAD_MIN)
+    }
+
+    /// Streams that the last epoch has brought to those that were there, and the next may bring as well. If they came all at once
+    /// when it began, none will follow.
+    pub(super) fn newcomers(&self) -> u64 {
         let [before, earlier] = self.active_before;
-        let newcomers = if earlier > 0 { before.saturating_sub(earlier) } else { 0 };
-        (self.memory_believed / 2 / (self.active() + newcomers).max(1)).max(AHEAD_MIN)
+        before.saturating_sub(earlier).min(2 * self.came_late[1])
     }
 
     /// What may be out unread, divided by the streams.
@@ -55,6 +60,7 @@ impl Wave {
             self.epoch = self.epoch.wrapping_add(1);
             self.epoch_start = now;
             self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
+            self.came_late = [0, self.came_late[0]];
             self.lost = 0;
             self.longest_ns = [0, self.longest_ns[0]];
             // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).
@@ -63,6 +69,8 @@ impl Wave {
         }
         if let Some(s) = self.streams.get_mut(sid) {
             if s.epoch != self.epoch {
+                let began_late = s.epoch == NEVER && now.since(self.epoch_start).0 > EPOCH.0 / 2;
+                self.came_late[0] += u64::from(began_late);
                 s.epoch_before = s.epoch == self.epoch.wrapping_sub(1);
                 s.epoch = self.epoch;
                 self.active_now += 1;

@@ -13,6 +13,9 @@ use crate::units::{FileId, Nanos};
 use alloc::vec::Vec;
 use core::mem::size_of;
 
+/// The epoch of a stream that was never active.
+pub(crate) const NEVER: u32 = u32::MAX;
+
 /// Which way a stream goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Course {
@@ -58,7 +61,7 @@ pub(crate) struct Stream {
     pub(crate) interval_ns: u64,
     /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
     pub(crate) serial: u64,
-    /// Epoch in which it was last counted as active,
+    /// Epoch in which it was last counted as active, or [`NEVER`],
     pub(crate) epoch: u32,
     /// and whether it was in the one before that.
     pub(crate) epoch_before: bool,
@@ -87,7 +90,7 @@ impl Stream {
             last: now,
             interval_ns: 0,
             serial: 0,
-            epoch: u32::MAX,
+            epoch: NEVER,
             epoch_before: false,
             waited: false,
             robbed: false,
