@@ -15,9 +15,18 @@
 //! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
 //! *thick*: one page in 256 read, while nothing is known of its like; one in 32 once three of them ended and less than a
 //! twelfth of them was read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a
-//! part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was 40 %,
+//! part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was a third,
 //! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must have
 //! been read, or two thirds proved.
+//!
+//! Clusters keep to no grid. One of 288 pages lies across five regions of 64 that fill and two of 256 that do not, and bought one by
+//! one it would cost five waits. So a region that fills says, when it ends, how many filled beside it; the next is bought
+//! with half as many as they came to, to the left and to the right, as long as a quarter of what is bought so is read:
+//!
+//! ```text
+//! ended:     . . # # # # # .    5 in a row, so 2 to each side
+//! read here:     [< < # > >]    of which three quarters lie in the cluster on average; what is left is bought by its own miss
+//! ```
 //!
 //! Reads that gather nowhere buy nothing, until a small file, on a device that does several things at once, is *worn*: one page in
 //! 512 of it was read at random, and the rent came to twice the price of the whole. 300 lookups in a database of 80 MB on s3 wait
@@ -49,10 +58,16 @@ const THIN_MAX: u64 = 16_384;
 const WORN: u64 = 512;
 /// and once the rent paid in all of it is so many times its price: should nobody read on, half of the time was in vain at most.
 const WORN_RENT: u64 = 2;
-/// Share of a region that must have been read, in 1/256, for its like to be bought at once: 40 %, or two thirds where
+/// Share of a region that must have been read, in 1/256, for its like to be bought at once: a third, or two fifths where
 /// gaps are dear.
-const FILL_MIN: u64 = 102;
-const FILL_MIN_DEAR: u64 = 171;
+const FILL_MIN: u64 = 85;
+const FILL_MIN_DEAR: u64 = 102;
+/// A region that fills is bought at once if the waits that it saves are worth so many times its price.
+const WORTH: u64 = 2;
+/// Share of the regions bought beside one that fills that must have been read, in 1/256: a quarter.
+const FILL_BESIDE: u64 = 64;
+/// Regions in a row that are counted, and bought, to each side of one.
+const BESIDE_MAX: u64 = 16;
 /// Reads elsewhere after which a region has ended.
 const LEFT_ALONE: u64 = 32;
 /// Regions that must have ended before their fill is believed.
@@ -66,6 +81,8 @@ struct Region {
     bought: bool,
     /// It was bought before one page in [`THICK`] was read.
     thin: bool,
+    /// It was bought with one that fills, beside it.
+    beside: bool,
     last: u64,
     /// Its fill has been counted.
     ended: bool,
@@ -100,7 +117,19 @@ pub(crate) struct Density {
     /// Regions that have not ended, and the read that touched them when they got in line.
     line: VecDeque<(u64, (u8, u64))>,
     /// For each scale: regions that ended, and the share of them that was read, in 1/256, averaged.
-    fill: [(u32, u64); SCALES.len()],
+    fill: [Mean; SCALES.len()],
+    /// The same of those that were bought beside others.
+    fill_beside: [Mean; SCALES.len()],
+    /// For each scale: regions in a row that filled, in 1/256.
+    in_a_row: [Mean; SCALES.len()],
+}
+
+/// How many were counted, and the mean of the latest: each of them weighs an eighth.
+type Mean = (u32, u64);
+
+fn count_in((n, mean): Mean, value: u64) -> Mean {
+    let of = u64::from(n.min(7)) + 1;
+    (n.saturating_add(1), (mean * (of - 1) + value + of / 2) / of)
 }
 
 impl Density {
@@ -152,10 +181,14 @@ impl Density {
                 true => (FILL_MIN, THICK),
                 false => (FILL_MIN_DEAR, THICK_DEAR),
             };
-            let proved = witnesses >= WITNESSES_MIN && fill >= fill_min;
+            let fills = witnesses >= WITNESSES_MIN && fill >= fill_min;
             let thin = thick == THICK_FIRST && region.pages_read * THICK < extent.count.0;
             let thick = region.pages_read * thick >= extent.count.0 && self.spread(s, number, region.count);
-            let (missing, price_ns) = if proved || thick && gathered { price(extent) } else { (0, u64::MAX) };
+            let (missing, price_ns) = if fills || thick && gathered { price(extent) } else { (0, u64::MAX) };
+            // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
+            let left = (fill * scale / 256).saturating_sub(region.pages_read - pages.count.0);
+            let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
+            let proved = fills && waits_ns >= WORTH * price_ns;
             let missing = if thin && !proved { missing } else { 0 };
             let why = if proved {
                 "R11 regions like this filled"
@@ -164,14 +197,49 @@ impl Density {
             } else {
                 continue;
             };
-            bought = Some((key, extent, why, missing));
+            bought = Some((key, extent, why, missing, proved && gaps_are_cheap));
         }
         self.forget_old();
-        let (key, extent, why, missing) = bought?;
+        let (key, extent, why, missing, fills) = bought?;
         let region = self.regions.entry(key).or_default();
         (region.bought, region.thin) = (true, missing > 0);
         self.thin += missing;
-        Some((extent, why))
+        let most = most.saturating_sub(extent.count.0);
+        Some((if fills { self.widened(key, extent, most, end_of_file) } else { extent }, why))
+    }
+
+    /// A region that fills with those beside it that will, as far as the like of it has shown: `most` pages more.
+    fn widened(&mut self, (s, number): (u8, u64), extent: Extent, most: u64, end_of_file: u64) -> Extent {
+        let scale = SCALES[usize::from(s)];
+        let (n, fill) = self.fill_beside[usize::from(s)];
+        if n >= WITNESSES_MIN && fill < FILL_BESIDE {
+            return extent;
+        }
+        let side = (self.in_a_row[usize::from(s)].1.saturating_sub(256) / 512).min(most / 2 / scale);
+        let free = |n: &u64| n * scale < end_of_file && !self.regions.get(&(s, *n)).is_some_and(|r| r.bought);
+        let first = (number.saturating_sub(side)..number).rev().take_while(free).last().unwrap_or(number);
+        let last = (number + 1..=number + side).take_while(free).last().unwrap_or(number);
+        let now = self.reads;
+        for n in (first..=last).filter(|&n| n != number) {
+            let region = self.regions.entry((s, n)).or_default();
+            (region.bought, region.beside, region.last) = (true, true, now);
+            if !core::mem::replace(&mut region.in_line, true) {
+                self.line.push_back((now, (s, n)));
+            }
+        }
+        let end = PageIndex(((last + 1) * scale).min(end_of_file));
+        Extent::between(PageIndex(first * scale), end)
+    }
+
+    /// Regions in a row that filled, this one among them.
+    fn row(&self, (s, number): (u8, u64)) -> u64 {
+        let scale = SCALES[usize::from(s)];
+        let filled = |n: &u64| {
+            self.regions.get(&(s, *n)).is_some_and(|region| 512 * region.pages_read >= FILL_MIN * scale)
+        };
+        let below = (number.saturating_sub(BESIDE_MAX)..number).rev().take_while(filled).count();
+        let above = (number + 1..=number + BESIDE_MAX).take_while(filled).count();
+        1 + below as u64 + above as u64
     }
 
     /// Whether at least three quarters of a region hold an eighth of its `count` reads each: else what is thick is a part of
@@ -209,10 +277,16 @@ impl Density {
                 continue;
             }
             region.ended = true;
-            let scale = SCALES[key.0 as usize];
-            let share = 256 * region.pages_read.min(scale) / scale;
-            let (n, mean) = self.fill[key.0 as usize];
-            self.fill[key.0 as usize] = (n + 1, if n == 0 { share } else { (mean * 3 + share) / 4 });
+            let s = usize::from(key.0);
+            let share = 256 * region.pages_read.min(SCALES[s]) / SCALES[s];
+            if region.beside {
+                self.fill_beside[s] = count_in(self.fill_beside[s], share);
+            } else {
+                self.fill[s] = count_in(self.fill[s], share);
+            }
+            if 2 * share >= FILL_MIN {
+                self.in_a_row[s] = count_in(self.in_a_row[s], 256 * self.row(key));
+            }
         }
         if self.regions.len() > REGIONS_MAX {
             // The older half goes.
@@ -315,6 +389,35 @@ mod tests {
         }
         let late = bought.iter().filter(|&&cluster| cluster >= 16).count();
         assert!(bought.len() > late && late <= 2, "{bought:?}");
+    }
+
+    #[test]
+    fn a_cluster_across_the_grid_is_bought_at_two_places_and_not_at_five() {
+        let (mut density, mut seed) = (Density::default(), 7);
+        let (mut waits, mut read, mut bought) = (0, 0, 0);
+        for cluster in 0..200 {
+            // Half of the 72 blocks of 16 KiB in 288 pages, each once, in random order.
+            let start = random(&mut seed) % (1 << 20) * 4;
+            let mut blocks: alloc::vec::Vec<u64> = (0..72).collect();
+            (1..72).rev().for_each(|i| blocks.swap(i, (random(&mut seed) % (i as u64 + 1)) as usize));
+            let mut held: alloc::vec::Vec<Extent> = alloc::vec::Vec::new();
+            for block in blocks.into_iter().take(36) {
+                let pages = Extent::new(start + 4 * block, 4);
+                let settled = cluster >= 16;
+                read += if settled { 4 } else { 0 };
+                if held.iter().any(|region| region.contains(pages.start)) {
+                    density.served(pages.start, 4);
+                    continue;
+                }
+                let region = density.read(pages, 30_000_000, 1 << 23, FREELY, bucket).map(|b| b.0);
+                waits += u64::from(settled);
+                bought += region.filter(|_| settled).map_or(4, |region| region.count.0);
+                held.extend(region);
+            }
+        }
+        // Five regions of 64 pages would be five waits and more.
+        assert!(waits <= 184 * 11 / 4, "{waits} waits for 184 clusters");
+        assert!(4 * bought <= 13 * read, "{bought} pages for {read}");
     }
 
     #[test]
