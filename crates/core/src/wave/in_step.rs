@@ -20,8 +20,10 @@ use crate::decision::{Pattern, Why};
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use alloc::vec::Vec;
 
-/// Streams that are looked at when one of their file has waited.
+/// Streams that are looked at when one of their file has waited,
 const SISTERS_MAX: usize = 256;
+/// unless so many in a row have windows: then they were looked at a moment ago.
+const LOOKED_AFTER: usize = 16;
 
 impl Wave {
     /// The seed sown as number `serial` went on.
@@ -86,17 +88,24 @@ impl Wave {
     /// R10: streams that go in step come to the end of what is out one after the other. When one has waited, those behind it
     /// whose windows are small are not left to wait in their turn.
     pub(super) fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        let Some(s) = self.streams.get(sid).filter(|_| !self.losing) else { return };
+        // Among so many that a few pages are all that each may have, there is nothing to look after.
+        let crowd = self.share().min(self.speculation_share()) <= FEW;
+        let Some(s) = self.streams.get(sid).filter(|_| !self.losing && !crowd) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
-        let short = |sister: &StreamId| {
-            let s = self.streams.get(*sister);
-            s.is_some_and(|s| {
-                let short = s.course == Course::Forward && s.out() <= FEW.max(2 * s.request);
-                short && !self.outlived(s, s.next)
-            })
-        };
-        let short: Vec<StreamId> = sisters.map(|(_, &sister)| sister).filter(short).collect();
+        let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
+        for &sister in sisters.map(|(_, sister)| sister) {
+            let forward = self.streams.get(sister).filter(|s| s.course == Course::Forward);
+            if forward.is_some_and(|s| s.out() <= FEW.max(2 * s.request) && !self.outlived(s, s.next)) {
+                short.push(sister);
+                looked_after = 0;
+            } else {
+                looked_after += 1;
+            }
+            if looked_after == LOOKED_AFTER {
+                break;
+            }
+        }
         for sister in short {
             self.plan_stream(now, sister, pages, Why("R10 in step"));
         }

@@ -28,23 +28,35 @@ pub(super) const USED_PERCENT: u64 = 85;
 /// And of one that is cheap.
 const CHEAP_USED_PERCENT: u64 = 50;
 
-/// Lengths of the last runs that ended.
+/// Lengths of the last runs that ended: in the order of their ends, and by length.
 #[derive(Clone, Debug)]
 pub(crate) struct Lengths {
     ended: [u32; RUNS_MAX],
+    sorted: [u32; RUNS_MAX],
     count: usize,
 }
 
 impl Default for Lengths {
     fn default() -> Self {
-        Self { ended: [0; RUNS_MAX], count: 0 }
+        Self { ended: [0; RUNS_MAX], sorted: [0; RUNS_MAX], count: 0 }
     }
 }
 
 impl Lengths {
-    /// A run of `pages` pages ended.
+    /// A run of `pages` pages ended. O([`RUNS_MAX`]): it takes the place of the oldest among those that are kept by length.
     pub(crate) fn push(&mut self, pages: u64) {
-        self.ended[self.count % RUNS_MAX] = pages.min(u64::from(u32::MAX)) as u32;
+        let pages = pages.min(u64::from(u32::MAX)) as u32;
+        let kept = self.count.min(RUNS_MAX);
+        let oldest = core::mem::replace(&mut self.ended[self.count % RUNS_MAX], pages);
+        let from = if kept < RUNS_MAX { kept } else { self.sorted.partition_point(|&l| l < oldest) };
+        let to = self.sorted[..kept].partition_point(|&l| l < pages);
+        if to <= from {
+            self.sorted.copy_within(to..from, to + 1);
+            self.sorted[to] = pages;
+        } else {
+            self.sorted.copy_within(from + 1..to, from);
+            self.sorted[to - 1] = pages;
+        }
         self.count += 1;
     }
 
@@ -55,34 +67,28 @@ impl Lengths {
 
     /// What is worth fetching ahead of a run that has come `progress` pages: the largest window, at most `most` pages, of which
     /// 85 % is used, or the largest of at most `cheap` pages of which half is used: in vain they cost less than the waits that
-    /// they save. `None` where too few runs came so far. O([`RUNS_MAX`]^2) at worst.
+    /// they save. `None` where too few runs came so far. O([`RUNS_MAX`]).
     pub(crate) fn promise(&self, progress: u64, most: PageCount, cheap: PageCount) -> Option<PageCount> {
         let sure = self.window(progress, most, USED_PERCENT)?;
         Some(sure.max(self.window(progress, most.min(cheap), CHEAP_USED_PERCENT)?))
     }
 
     /// The largest window, at most `most` pages, of which at least `used_percent` is used on average by a run that has
-    /// come `progress` pages; `None` where too few runs came so far. O([`RUNS_MAX`]^2) at worst, 4,096 steps.
+    /// come `progress` pages; `None` where too few runs came so far. O([`RUNS_MAX`]).
     pub(crate) fn window(&self, progress: u64, most: PageCount, used_percent: u64) -> Option<PageCount> {
-        let mut left = [0u64; RUNS_MAX];
-        let mut witnesses = 0;
-        for &ended in &self.ended[..self.count.min(RUNS_MAX)] {
-            if u64::from(ended) >= progress {
-                left[witnesses] = u64::from(ended) - progress;
-                witnesses += 1;
-            }
-        }
+        let kept = &self.sorted[..self.count.min(RUNS_MAX)];
+        let left = &kept[kept.partition_point(|&l| u64::from(l) < progress)..];
+        let witnesses = left.len();
         if witnesses < WITNESSES_MIN {
             return None;
         }
-        let left = &mut left[..witnesses];
-        left.sort_unstable();
         // A window w is used sum(min(w, left)) / witnesses on average; between two values of `left` that sum grows
         // linearly, so on each piece the largest good w has a closed form.
         // The used share falls as w grows, so the first piece that it does not outlast holds the answer.
         let demanded = used_percent * witnesses as u64;
         let mut below = 0u64;
         for (i, &l) in left.iter().enumerate() {
+            let l = u64::from(l) - progress;
             let longer = (witnesses - i) as u64;
             // On (left[i-1], left[i]]: 100 * (below + longer * w) >= demanded * w.
             if 100 * longer < demanded {
@@ -114,6 +120,19 @@ mod tests {
         let lengths = after(&[1, 1, 128, 128, 128, 128, 1, 128]);
         assert_eq!(lengths.window(16, PageCount(256), 85), Some(PageCount(131)));
         assert_eq!(lengths.window(16, PageCount(100), 85), Some(PageCount(100)));
+    }
+
+    #[test]
+    fn by_length_they_are_the_same_as_in_their_order() {
+        let (mut lengths, mut state) = (Lengths::default(), 7u64);
+        for kept in 1..1000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            lengths.push(state >> 60);
+            let mut sorted = lengths.ended;
+            let kept = kept.min(RUNS_MAX);
+            sorted[..kept].sort_unstable();
+            assert_eq!(lengths.sorted[..kept], sorted[..kept]);
+        }
     }
 
     #[test]
