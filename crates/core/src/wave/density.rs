@@ -17,11 +17,11 @@
 //! twelfth of them was read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a
 //! part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was a third,
 //! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must have
-//! been read, or two thirds proved.
+//! been read, or two fifths of its like.
 //!
 //! Clusters keep to no grid. One of 288 pages lies across five regions of 64 that fill and two of 256 that do not, and bought one by
-//! one it would cost five waits. So a region that fills says, when it ends, how many filled beside it; the next is bought
-//! with half as many as they came to, to the left and to the right, as long as a quarter of what is bought so is read:
+//! one it would cost five waits. So a region that fills says, when it ends, how many others beside it filled; the next is bought
+//! with half as many to the left and to the right, as long as a quarter of what is bought so is read:
 //!
 //! ```text
 //! ended:     . . # # # # # .    5 in a row, so 2 to each side
