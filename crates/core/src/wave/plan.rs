@@ -15,7 +15,7 @@ use super::stream::{Course, Stream, StreamId};
 use super::{Advice, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
@@ -24,6 +24,8 @@ const HIT_NS_MAX: u64 = 20_000;
 pub(super) const SAMPLE: u64 = 8;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
+/// From one look at what has come to the next, where others use the processors.
+const LOOK_ROUND: Nanos = Nanos::from_ms(10);
 /// Copying a page, generously.
 const COPY_NS: u64 = 1_000;
 /// Nor more: 4 GiB.
@@ -557,12 +559,7 @@ impl Wave {
                 }
             }
         }
-        let enough = self.queues.get(&f.device).map_or(u64::MAX, |q| {
-            let flight = 2
-                * u64::from(q.device.flight_max())
-                * super::queue::piece_pages(&q.device, self.config.request_max, PageCount(self.unread));
-            flight.max(2 * q.device.trip_pages())
-        });
+        let enough = self.enough(f);
         if enough < target {
             (target, why) = (enough, Why("R13 all that the device can use"));
         }
@@ -579,6 +576,23 @@ impl Wave {
             (target, why) = (proved, Why("R12 much is lost unread"));
         }
         (target, why)
+    }
+
+    /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head two
+    /// trips. A device that answers sooner than we look round is given, in all, half as much again as it carries from
+    /// one look to the next: 1,800 pages on ssd, 960 on nfs. What is out beyond that is in vain when its reader ends.
+    fn enough(&self, f: &super::File) -> u64 {
+        let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
+        let piece = super::queue::piece_pages(&q.device, self.config.request_max, PageCount(self.unread));
+        let enough = (2 * u64::from(q.device.flight_max()) * piece).max(2 * q.device.trip_pages());
+        match (q.device.latency(), q.device.rate()) {
+            (Some(latency), Some(rate)) if q.device.overlaps() && latency < LOOK_ROUND => {
+                let carried = Bytes(rate / 1000 * (latency + LOOK_ROUND).0 / 1_000_000);
+                let in_all = PageCount::holding(carried).0 * 3 / 2;
+                enough.min((in_all / self.active().max(1)).max(2 * piece))
+            }
+            _ => enough,
+        }
     }
 
     /// Pages that may be asked for where `pages` may be out: half as much again on a head that seeks, for it fetches a window
