@@ -14,7 +14,7 @@
 //!
 //! What this cannot see: a writer who writes within the clock tick in which the file was opened (4 ms on most kernels).
 //! A read that has begun cannot be stopped; it is asked once before. `io_uring` is not here: where each read has a thread that waits
-//! for it, it gains nothing (`docs/decisions/0019`).
+//! for it, it is no faster (`docs/decisions/0019`).
 
 mod direct;
 mod room;
