@@ -3,9 +3,11 @@
 mod common;
 
 use bowwave::{Advice, Bytes, Cache, Error, MemoryStorage, Storage};
-use bowwave_io::{SlowDevice, SlowStorage};
+use bowwave_io::{FileStorage, SlowDevice, SlowStorage};
 use common::{Content, Faults, Faulty};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -314,4 +316,37 @@ fn a_stride_that_is_read_quietly_goes_on() {
     }
     let stats = cache.stats();
     assert_eq!(stats.counters.streams, 1, "{stats:?}");
+}
+
+#[test]
+fn frames_suit_what_is_read_past_the_kernels_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large");
+    let content = Content::new(9, 1 << 40);
+    let mut bytes = vec![0; 4 << 20];
+    content.fill(0, &mut bytes);
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(&bytes).unwrap();
+    // The rest is a hole: more than the kernel could keep of any file.
+    if let Err(error) = file.set_len(1 << 40) {
+        return println!("skipped: no file of 1 TiB with holes here: {error}");
+    }
+    file.sync_all().unwrap();
+    // SAFETY: advice on a descriptor of ours.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let storage = Arc::new(FileStorage::open(&path).unwrap());
+    let cache = cache(8);
+    let file = cache.open(Arc::clone(&storage)).unwrap();
+    let mut buf = vec![0; 10_000];
+    for at in (0..400).map(|i| i * 10_000) {
+        file.read_at(&mut buf, at).unwrap();
+        assert!(content.holds(at, &buf), "at {at}");
+    }
+    cache.check();
+    let reads = storage.reads();
+    println!("{reads:?}");
+    if reads.direct == 0 {
+        return println!("skipped: no file is read past the kernel's cache here");
+    }
+    assert_eq!(reads.cached, 0, "no page is read twice, and every request lies on blocks");
 }

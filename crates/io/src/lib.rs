@@ -29,7 +29,7 @@ mod tree;
 pub use dir::DirTree;
 pub use error::Error;
 pub use faulty::{Faults, FaultyStorage};
-pub use file::FileStorage;
+pub use file::{FileReads, FileStorage};
 #[cfg(feature = "http")]
 pub use http::{HttpClient, HttpStorage, HttpTree};
 pub use memory::MemoryStorage;

@@ -1,9 +1,11 @@
-//! A local file: `preadv` on a descriptor that the kernel does not read ahead for.
+//! A local file: `preadv`, past the kernel's page cache where that pays (`direct`), through it otherwise.
 //!
-//! The kernel's own readahead is off for the descriptor (`POSIX_FADV_RANDOM`), so that a read asks the disk, or the file
-//! system below, for just what it was asked for. The version is inode, length and time of change; it is looked at again
-//! after every read, so that bytes of two versions never come together. A file that is *replaced* (written beside
-//! and renamed) stays the old one for whoever has it open, as always on Unix, and that is no change.
+//! It chooses by itself, read by read; [`FileStorage::reads`] says how often each. Through the cache the kernel's own readahead is
+//! off (`POSIX_FADV_RANDOM`), so that either way the disk, or the file system below, is asked for just what it was asked for.
+//!
+//! The version is inode, length and time of change; it is looked at again after every read, so that bytes of two versions
+//! never come together. A file that is *replaced* (written beside and renamed) stays the old one for whoever has it open, as
+//! always on Unix, and that is no change.
 //!
 //! ```text
 //!   preadv(fd, frames, offset) -> fstat(fd): same version? -> the bytes     0.3 us beside the read
@@ -11,18 +13,23 @@
 //! ```
 //!
 //! What this cannot see: a writer who writes within the clock tick in which the file was opened (4 ms on most kernels).
-//! A read that has begun cannot be stopped; it is asked once before. `O_DIRECT` through `io_uring` is not here: over the file
-//! systems this is for (network mounts, disks behind a mount) it gains nothing, and on a fast local disk the kernel's cache is
-//! the better one (`docs/decisions/0013`).
+//! A read that has begun cannot be stopped; it is asked once before. `io_uring` is not here: where each read has a thread that waits
+//! for it, it is no faster (`docs/decisions/0019`).
+
+mod direct;
+mod room;
+mod seen;
 
 use crate::tree::shown;
 use crate::{Error, Meta, Storage, Until};
+use direct::Direct;
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Slices of one call; the kernel refuses more (`IOV_MAX`).
 const SLICES_MAX: usize = 1024;
@@ -33,6 +40,19 @@ pub struct FileStorage {
     meta: Meta,
     file: File,
     version: FileVersion,
+    /// The way past the cache, where there is one; decided by the first read.
+    direct: OnceLock<Option<Direct>>,
+    reads_direct: AtomicU64,
+    reads_cached: AtomicU64,
+}
+
+/// How a file was read so far, in calls of the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileReads {
+    /// Past the kernel's page cache.
+    pub direct: u64,
+    /// Through it.
+    pub cached: u64,
 }
 
 /// What tells two versions of a file apart.
@@ -85,7 +105,37 @@ impl FileStorage {
             version: Some(told.into()),
             endpoint: metadata.dev(),
         };
-        Ok(Self { meta, file, version })
+        let (direct, reads_direct, reads_cached) = Default::default();
+        Ok(Self { meta, file, version, direct, reads_direct, reads_cached })
+    }
+
+    /// Which ways were taken until now.
+    pub fn reads(&self) -> FileReads {
+        FileReads {
+            direct: self.reads_direct.load(Ordering::Relaxed),
+            cached: self.reads_cached.load(Ordering::Relaxed),
+        }
+    }
+
+    /// One read of the system, whichever way is right for it.
+    fn read_some(&self, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let len = self.meta.len;
+        let past = || (!room::is_kept(len)).then(|| Direct::of(&self.file, len)).flatten();
+        if let Some(direct) = self.direct.get_or_init(past)
+            && let Some(read) = direct.read_some(&self.file, offset, into)
+        {
+            self.reads_direct.fetch_add(1, Ordering::Relaxed);
+            return read;
+        }
+        self.reads_cached.fetch_add(1, Ordering::Relaxed);
+        preadv(&self.file, offset, into)
+    }
+
+    /// As if the kernel could not keep it.
+    #[cfg(test)]
+    fn not_kept(self) -> Self {
+        let direct = Direct::of(&self.file, self.meta.len);
+        Self { direct: OnceLock::from(direct), ..self }
     }
 
     /// Whether the file still is what it was when it was opened.
@@ -117,7 +167,7 @@ impl Storage for FileStorage {
         IoSliceMut::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             until.check(&self.meta.name)?;
-            match read_some(&self.file, at, rest) {
+            match self.read_some(at, rest) {
                 Ok(0) => {
                     self.unchanged()?;
                     let what = "it ended before its length".into();
@@ -136,7 +186,7 @@ impl Storage for FileStorage {
 }
 
 /// One `preadv`.
-fn read_some(file: &File, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+fn preadv(file: &File, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let slices = into.len().min(SLICES_MAX) as libc::c_int;
     // SAFETY: an `IoSliceMut` has the layout of an `iovec` (std promises it); each names memory that we may write to and
