@@ -109,6 +109,9 @@ pub struct WorldConfig {
     pub dirty: Dirty,
     /// Largest request that the device takes; longer ones are cut.
     pub request_max: PageCount,
+    /// The device's queue is congested from so many requests on: an era sends nothing ahead then (spec 1.6, 2). Never, if
+    /// `None`.
+    pub congested_from: Option<usize>,
     /// Width of the buckets of [`WorldOutcome::buckets`].
     pub bucket: Nanos,
     /// Keep every decision.
@@ -140,6 +143,7 @@ impl WorldConfig {
             cpu: Cpu::TODAY,
             dirty: Dirty { background_percent: 10, limit_percent: 40 },
             request_max: PageCount(u64::MAX),
+            congested_from: None,
             bucket: Nanos::from_ms(1000),
             trace: false,
             stop_at: None,
