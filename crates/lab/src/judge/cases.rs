@@ -1,17 +1,67 @@
 //! What the judge has read: the patterns of spec 10 that it claims, each a list of reads at places that never change.
 
-use super::{Case, Reads};
+use super::{Access, Case, Reads};
 use crate::rng::Rng;
-use bowwave_core::PAGE_SIZE;
+use bowwave_core::{MapAdvice, PAGE_SIZE, Touched};
 
 const P: u64 = PAGE_SIZE;
 
 /// The patterns that the judge claims, for a file of `pages` pages (at least 16,384).
 pub fn cases(pages: u64) -> Vec<Case> {
+    let mut all = read(pages);
+    all.extend(mapped(pages));
+    all
+}
+
+/// Those of a mapping.
+fn mapped(pages: u64) -> Vec<Case> {
+    use MapAdvice::{Normal, Random, Sequential};
+    use Touched::{Read, Written};
+    let run = |first: u64, count: u64, step: i64| {
+        let (offset, step) = (first * P, step * P as i64);
+        vec![Reads { offset, len: 1, count, step }]
+    };
+    let mut rng = Rng::named(4, &["judge", "mapped"]);
+    let mut at_random = |count: u64, range: u64| -> Vec<Reads> {
+        (0..count).map(|_| Reads { offset: rng.below(range) * P, len: 1, count: 1, step: 0 }).collect()
+    };
+    let far = |count: u64| run(50, count, 97);
+    let of = |name: &str, advice, how, touches| {
+        let access = Access::Mapped(advice, how);
+        Case { name: format!("{name}, mapped"), access, reads: touches }
+    };
+    vec![
+        of("G26 in order", Normal, Read, run(0, 5000, 1)),
+        of("G26 mid-file", Normal, Read, run(5003, 1500, 1)),
+        of("G26 advised sequential", Sequential, Read, run(0, 3000, 1)),
+        of("G26 advised sequential, mid-file", Sequential, Read, run(5003, 3000, 1)),
+        of("G26 advised random", Random, Read, run(0, 300, 1)),
+        of("G26 written", Normal, Written, run(0, 3000, 1)),
+        of("G19 stride 3", Normal, Read, run(2000, 400, 3)),
+        of("G19 stride 40", Normal, Read, run(2000, 300, 40)),
+        of("G20 reverse", Normal, Read, run(8000, 400, -1)),
+        of("G22 random", Normal, Read, at_random(200, pages)),
+        of("G22 random, written", Normal, Written, at_random(400, pages)),
+        of("G23 dense random", Normal, Read, at_random(600, 2000)),
+        of("G27 far apart", Normal, Read, far(160)),
+        of("G27 far apart, written: gives up", Normal, Written, far(160)),
+        of(
+            "G27 far apart, then in order, written: takes up again",
+            Normal,
+            Written,
+            [run(9000, 200, 1), far(90), run(9200, 400, 1), run(50, 60, 151)].concat(),
+        ),
+        of("end of the file", Normal, Read, run(pages - 100, 100, 1)),
+    ]
+}
+
+/// Those of reads.
+fn read(pages: u64) -> Vec<Case> {
     let run = |first: u64, len: u64, count: u64, step: i64| Reads { offset: first, len, count, step };
-    let one = |name: &str, reads: Reads| Case { name: name.into(), reads: vec![reads] };
+    let one = |name: &str, reads: Reads| Case { name: name.into(), access: Access::Read, reads: vec![reads] };
     let each = |name: &str, reads: Vec<(u64, u64)>| Case {
         name: name.into(),
+        access: Access::Read,
         reads: reads.into_iter().map(|(page, n)| run(page * P, n * P, 1, 0)).collect(),
     };
     let p = P as i64;

@@ -14,7 +14,7 @@ mod record;
 pub use cases::cases;
 pub use record::trace_line;
 
-use bowwave_core::{FolioPlay, Linux618, PageCount, PageIndex, Submitted};
+use bowwave_core::{FolioPlay, Linux618, MapAdvice, PageCount, PageIndex, Submitted, Touched};
 use record::line;
 
 /// A run of equal reads: byte offset, bytes, how many, and how far apart.
@@ -37,11 +37,22 @@ impl Reads {
     }
 }
 
+/// How a program comes to a file's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// By reads.
+    Read,
+    /// By touching one byte of a mapping at each place; the next when all that is on its way has come.
+    Mapped(MapAdvice, Touched),
+}
+
 /// A pattern that the judge plays.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
     /// Its name, with the generator of spec 10.
     pub name: String,
+    /// How.
+    pub access: Access,
     /// Its reads.
     pub reads: Vec<Reads>,
 }
@@ -99,7 +110,10 @@ fn compared(record: &Record, judged: &Judged) -> Compared {
         .reads
         .iter()
         .flat_map(|reads| reads.each())
-        .flat_map(|(at, n)| play.read(at, n))
+        .flat_map(|(at, n)| match judged.case.access {
+            Access::Read => play.read(at, n),
+            Access::Mapped(advice, how) => play.touch(PageIndex::of_byte(at), how, advice),
+        })
         .collect();
     let theirs = &judged.submitted;
     let equal = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();

@@ -8,10 +8,14 @@
 //! read 0 4096 x 2200 step 4096          2,200 reads of 4,096 bytes, each 4,096 bytes further on
 //! order 0 4 3                           page_cache_ra_order: start, size, tail
 //! unbounded 797 28 1                    page_cache_ra_unbounded
+//! pattern G26 mapped, in order
+//! mapped normal read                    what the program said of its mapping, and how it touches it
+//! touch 0 1 x 5000 step 4096            5,000 touches of one byte
+//! order 0 2048 512
 //! ```
 
-use super::{Case, Judged, Reads, Record};
-use bowwave_core::{PageCount, PageIndex, Submitted};
+use super::{Access, Case, Judged, Reads, Record};
+use bowwave_core::{MapAdvice, PageCount, PageIndex, Submitted, Touched};
 use std::fmt::Write;
 
 /// First line of a record.
@@ -42,6 +46,17 @@ pub fn trace_line(text: &str) -> Option<(u64, Option<u64>, Submitted)> {
     Some((ino, number("ra_pages"), submitted))
 }
 
+const ADVICES: [(MapAdvice, &str); 3] =
+    [(MapAdvice::Normal, "normal"), (MapAdvice::Sequential, "sequential"), (MapAdvice::Random, "random")];
+const TOUCHES: [(Touched, &str); 2] = [(Touched::Read, "read"), (Touched::Written, "written")];
+
+fn word<T: PartialEq>(words: &[(T, &'static str)], of: &T) -> &'static str {
+    words.iter().find(|known| known.0 == *of).map_or("", |known| known.1)
+}
+fn of_word<T: Copy>(words: &[(T, &str)], word: Option<&&str>) -> Option<T> {
+    words.iter().find(|known| Some(&known.1) == word).map(|known| known.0)
+}
+
 impl Record {
     /// As text.
     pub fn to_text(&self) -> String {
@@ -51,10 +66,18 @@ impl Record {
         );
         for judged in &self.judged {
             let _ = writeln!(text, "pattern {}", judged.case.name);
+            let verb = match judged.case.access {
+                Access::Read => "read",
+                Access::Mapped(advice, how) => {
+                    let (advice, how) = (word(&ADVICES, &advice), word(&TOUCHES, &how));
+                    let _ = writeln!(text, "mapped {advice} {how}");
+                    "touch"
+                }
+            };
             for r in &judged.case.reads {
                 let more =
                     if r.count == 1 { String::new() } else { format!(" x {} step {}", r.count, r.step) };
-                let _ = writeln!(text, "read {} {}{more}", r.offset, r.len);
+                let _ = writeln!(text, "{verb} {} {}{more}", r.offset, r.len);
             }
             for &s in &judged.submitted {
                 let _ = writeln!(text, "{}", line(s));
@@ -87,11 +110,18 @@ impl Record {
                 }
                 Some("pattern") => {
                     let name = line.trim_start_matches("pattern ").to_string();
-                    record.judged.push(Judged { case: Case { name, reads: vec![] }, submitted: vec![] });
+                    record.judged.push(Judged {
+                        case: Case { name, access: Access::Read, reads: vec![] },
+                        submitted: vec![],
+                    });
                 }
                 Some(word) => {
                     let judged = record.judged.last_mut().ok_or_else(|| bad("before the first pattern"))?;
-                    if word == "read" {
+                    if word == "mapped" {
+                        let said = of_word(&ADVICES, words.get(1)).zip(of_word(&TOUCHES, words.get(2)));
+                        let (advice, how) = said.ok_or_else(|| bad("no such mapping"))?;
+                        judged.case.access = Access::Mapped(advice, how);
+                    } else if word == "read" || word == "touch" {
                         if words.len() == 3 {
                             judged.case.reads.push(Reads { offset: n(1)?, len: n(2)?, count: 1, step: 0 });
                             continue;
