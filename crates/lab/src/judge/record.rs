@@ -75,8 +75,8 @@ impl Record {
                 }
             };
             for r in &judged.case.reads {
-                let more =
-                    if r.count == 1 { String::new() } else { format!(" x {} step {}", r.count, r.step) };
+                let once = r.count == 1 && r.step == 0;
+                let more = if once { String::new() } else { format!(" x {} step {}", r.count, r.step) };
                 let _ = writeln!(text, "{verb} {} {}{more}", r.offset, r.len);
             }
             for &s in &judged.submitted {
@@ -160,7 +160,10 @@ mod tests {
 
     #[test]
     fn a_record_survives_its_text() {
-        let judged = cases(16_384).into_iter().map(|case| Judged { case, submitted: vec![] }).collect();
+        let mut all = cases(16_384);
+        // One read says its step as well, if it has one.
+        all[0].reads = vec![Reads { offset: 0, len: 512, count: 1, step: 4096 }];
+        let judged = all.into_iter().map(|case| Judged { case, submitted: vec![] }).collect();
         let (max, request_max) = (PageCount(32), PageCount(320));
         let record = Record { kernel: "6.18.0".into(), max, request_max, pages: PageCount(16_384), judged };
         assert_eq!(Record::parse(&record.to_text()).unwrap(), record);
