@@ -112,7 +112,7 @@ pub struct WorldConfig {
     /// The device's queue is congested from so many requests on: an era sends nothing ahead then (spec 1.6, 2). Never, if
     /// `None`.
     pub congested_from: Option<usize>,
-    /// Width of the buckets of [`WorldOutcome::buckets`].
+    /// Width of the buckets of [`WorldOutcome::buckets`](super::WorldOutcome::buckets).
     pub bucket: Nanos,
     /// Keep every decision.
     pub trace: bool,
@@ -120,7 +120,7 @@ pub struct WorldConfig {
     pub stop_at: Option<Nanos>,
     /// What goes wrong.
     pub faults: Faults,
-    /// Judge: know the version of every page, and what must hold when somebody fetches ahead ([`World::violation`]).
+    /// Judge: know the version of every page, and what must hold when somebody fetches ahead ([`World::violation`](super::World::violation)).
     pub judged: bool,
 }
 
