@@ -9,13 +9,19 @@
 //!
 //! A folio that contains the mark carries it: touching any page of it asks for the next window, at the folio's first page.
 //! Where a page of the window is cached already, the folios end, and the rest is filled page by page (spec 8.4).
+//!
+//! What a mapping adds is told in `mapped`.
+
+mod mapped;
+
+pub use mapped::{MapAdvice, Touched};
 
 use crate::decision::Pattern;
 use crate::policy::{Ask, AskKind, Linux618, Policy, ReadState};
 use crate::table::{PageBit, PageTable};
 use crate::units::{Extent, Nanos, PageCount, PageIndex};
 use crate::view::View;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// A file's pages and the folios that they lie in.
@@ -113,6 +119,8 @@ pub struct FolioPlay {
     state: ReadState,
     folios: FolioTable,
     submitted: Vec<Submitted>,
+    /// Pages that the mapping has: to touch them is no fault.
+    mapped: BTreeSet<u64>,
 }
 
 impl FolioPlay {
@@ -123,6 +131,7 @@ impl FolioPlay {
             state: ReadState::new(max),
             folios: FolioTable::new(end_of_file),
             submitted: Vec::new(),
+            mapped: BTreeSet::new(),
         }
     }
 
@@ -159,7 +168,10 @@ impl FolioPlay {
             }
             if decision.pattern == Pattern::Random {
                 let clipped = Extent::between(window.start, window.end().min(end));
-                self.note(true, clipped.start, clipped.count, PageCount(0));
+                // A fault without readahead fetches its page where no tracepoint is.
+                if kind != AskKind::Fault {
+                    self.note(true, clipped.start, clipped.count, PageCount(0));
+                }
                 self.folios.fill_singly(clipped, None);
                 continue;
             }

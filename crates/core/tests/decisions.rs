@@ -99,6 +99,8 @@ fn happens(file: &mut Play, words: &[&str]) {
         ["reopen"] => file.reopen(),
         ["seek", "set"] => file.state().seek(Whence::Set),
         ["seek", "end"] => file.state().seek(Whence::End),
+        ["congested", "yes"] => file.state().congested = true,
+        ["congested", "no"] => file.state().congested = false,
         ["advise", "normal"] => file.state().random_advice = false,
         ["advise", "random"] => file.state().random_advice = true,
         ["advise", "sequential"] => file.state().max = PageCount(file.state().max.0 * 2),

@@ -20,8 +20,8 @@ pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
 pub use held_out::{Half, Halves, HeldOut, HeldOutCell, Mean, SETTINGS, held_out, held_out_cells};
 pub use judge::{
-    Case as JudgeCase, Compared, Judged, Reads as JudgeReads, Record as JudgeRecord, cases as judge_cases,
-    compare as judge_compare, trace_line as judge_trace_line,
+    Access as JudgeAccess, Case as JudgeCase, Compared, Judged, Reads as JudgeReads, Record as JudgeRecord,
+    cases as judge_cases, compare as judge_compare, trace_line as judge_trace_line,
 };
 pub use pattern::{
     BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES,

@@ -128,9 +128,16 @@ impl Legacy {
         }
     }
 
+    /// The next window, unless the device is congested and nobody waits for it yet: then it is tried again at the next read.
     fn make_ahead(&mut self, view: &dyn View, state: &ReadState, why: &'static str, out: &mut Vec<Decision>) {
         let size = self.next_size(state.max);
-        self.ahead = Extent { start: self.current.end(), count: size };
+        let start = self.current.end();
+        let waited_for = self.prev.is_some_and(|prev| prev >= start);
+        if state.congested && !waited_for {
+            self.ahead = Extent::default();
+            return;
+        }
+        self.ahead = Extent { start, count: size };
         self.submit(view, self.ahead, Pattern::Subsequent, why, out);
     }
 

@@ -201,6 +201,10 @@ impl Policy for Linux618 {
 
     fn decide(&mut self, view: &dyn View, state: &mut ReadState, ask: Ask, out: &mut Vec<Decision>) {
         if settled(&Around::TODAY, view, state, ask, out) {
+            if out.last().is_some_and(|decision| decision.pattern == Pattern::Around) {
+                // A fault is read around in single pages.
+                (self.grown, self.asked) = (0, 0);
+            }
             return;
         }
         match ask.kind {

@@ -95,6 +95,8 @@ pub struct ReadState {
     pub sought: bool,
     /// The program said that it reads at random: fetch exactly what is asked.
     pub random_advice: bool,
+    /// The device has so many requests waiting that none is sent ahead (spec 1.6, 2; through 5.x). Set by whoever plays.
+    pub congested: bool,
 }
 
 impl ReadState {
@@ -108,6 +110,7 @@ impl ReadState {
             thrashed: false,
             sought: false,
             random_advice: false,
+            congested: false,
         }
     }
 }

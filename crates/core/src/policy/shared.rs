@@ -7,7 +7,8 @@
 //!                                   ^ mark    ^ mark                           the mark on 4 would be hit at once
 //! ```
 //!
-//! Spec 1.6 (forced reads), 3.6 (advice, self-hit merge), 8.2 (readahead switched off).
+//! Spec 1.6 (forced reads; nothing is sent ahead to a congested device), 3.6 (advice, self-hit merge), 8.2 (readahead
+//! switched off).
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::policy::around::Around;
@@ -41,6 +42,7 @@ pub(super) fn settled(
         AskKind::Mark | AskKind::Read if state.max.0 == 0 => {
             out.push(nothing(Pattern::Random, "readahead-off"))
         }
+        AskKind::Mark if state.congested => out.push(nothing(Pattern::Subsequent, "congested")),
         AskKind::Fault if state.random_advice => out.push(single(ask, "random-advice")),
         AskKind::Miss if state.random_advice => forced(view, ask, "random-advice", out),
         AskKind::Miss | AskKind::Fault if state.max.0 == 0 => out.push(single(ask, "readahead-off")),

@@ -1,6 +1,6 @@
 //! Solid-state drives: T12, T18, T19.
 
-use super::programs::{alone, near, one_file, played, random, wave};
+use super::programs::{MIB, alone, near, one_file, played, random, sequential, wave};
 use super::{Entry, Table};
 use crate::device::DeviceModel;
 use crate::rng::Rng;
@@ -32,46 +32,65 @@ pub(super) fn by_table(bytes: u64, pipe: u64, rows: &[(u64, f64)]) -> MachineMod
     MachineModel::Table { bytes_per_s: pipe, rows: rows.collect() }
 }
 
+/// Largest request that Linux sent a disk of that time: 512 KiB. A longer window is several, and the drive has all of them.
+const REQUEST_KIB: u64 = 512;
+
 pub(super) fn t12(entry: &Entry) -> Table {
     let mut table = Table::new(
         entry,
-        "dd of 400 MiB by 4 KiB under each ceiling, 2.6.31's rules; the drive takes one request at a time, 268.5 MB/s and a time \
-         beside it for each size",
+        "dd of 400 MiB by 4 KiB under each ceiling, 2.6.31's rules, requests of at most 512 KiB; the drive carries 268.5 MB/s and loses a \
+         time beside it for the size of each window",
     );
-    table.free("eleven times, one a size", "run 1, row by row");
-    table.free("268.5 MB/s", "the plateau of run 1");
+    table.free("eight times, one a size up to 512 KiB", "run 1, its first eight rows");
+    table.free("268.5 MB/s", "run 1, 2 MiB");
     table.axes = ("KiB of readahead", "MB/s");
     let bytes = 400 << 20;
-    let rows: Vec<(u64, f64)> = T12.iter().map(|&(kib, first, _)| (kib, first)).collect();
-    let play = |brain| super::exact::streamed(by_table(bytes, 268_500_000, &rows), brain, bytes / 4096, 1);
+    let fitted = |kib: u64| kib <= REQUEST_KIB || kib == 2048;
+    let rows: Vec<(u64, f64)> =
+        T12.iter().filter(|row| row.0 <= REQUEST_KIB).map(|&(kib, first, _)| (kib, first)).collect();
+    let play = |brain| {
+        let mut config = one_file(by_table(bytes, 268_500_000, &rows), 64 * MIB, brain, bytes / 4096);
+        config.request_max = PageCount(REQUEST_KIB / 4);
+        alone(config, sequential(0, 0, bytes / 4096, 1))
+    };
     let with_wave = play(wave(1 << 18));
     let wave_mb = 419.4304 / (with_wave.elapsed.0 as f64 / 1e9);
-    let (mut close, mut curve, mut published) = (0, Vec::new(), Vec::new());
+    let (mut close, mut free, mut curve, mut published) = (0, 0, Vec::<(f64, f64)>::new(), Vec::new());
     for (kib, first, second) in T12 {
         let brain = if kib == 4 { Brain::era("none", 1) } else { Brain::era("context", kib / 4) };
         let seconds = play(brain).elapsed.0 as f64 / 1e9;
-        let (ours, printed) = (419.4304 / seconds, 419.4304 / second);
-        table.figure(format!("{kib} KiB, run 1"), "MB/s", 419.4304 / first, "context", ours, None).fitted =
-            true;
-        table.figure(format!("{kib} KiB, run 2"), "MB/s", printed, "context", ours, wave_mb);
-        close += u32::from(near(ours, printed, 5.0));
+        let ours = 419.4304 / seconds;
+        for (run, printed, fitted) in [(1, 419.4304 / first, fitted(kib)), (2, 419.4304 / second, false)] {
+            let row = format!("{kib} KiB, run {run}");
+            table.figure(row, "MB/s", printed, "context", ours, wave_mb).fitted = fitted;
+            if !fitted {
+                free += 1;
+                close += u32::from(near(ours, printed, 5.0));
+            }
+        }
         curve.push((kib as f64, ours));
-        published.push((kib as f64, printed));
+        published.push((kib as f64, 419.4304 / second));
     }
+    table.order(
+        "larger windows are faster up to 1 MiB",
+        curve[..9].windows(2).all(|w| w[1].1 > w[0].1 * 0.99),
+    );
     table.curve("run 2, published", published);
     table.curve("context", curve);
-    let rises = table.figures.iter().filter(|f| !f.fitted).filter_map(|f| f.ours).collect::<Vec<_>>();
-    table.order("larger windows are faster up to 2 MiB", rises[..9].windows(2).all(|w| w[1] > w[0] * 0.99));
     let mean_kib = with_wave.pages_fetched as f64 * 4.0 / with_wave.requests.max(1) as f64;
     table.floor(
         format!("wave reaches {wave_mb:.0} of 250 MB/s without a number, in requests of {mean_kib:.0} KiB in the mean"),
         wave_mb > 250.0,
     );
-    table.exact(format!("{close} of 11 rows of the second run within 5 %"), close == 11);
+    table.exact(format!("{close} of the {free} rows that fixed nothing within 5 %"), close == free);
     table.judged(
-        "the drive is the first run's table, so only the second run, and what dd and the rules add, are judged. Later \
-         postings print the same measurements with the labels one step on (16 KiB = 153 MB/s): which is right is not established. Nothing is in flight beside the \
-         one request that this drive serves, so the size of requests is all there is to gain by, and wave learns it from how long they take",
+        "the drive is the first run's table up to 512 KiB. Longer windows are several requests that are sent together, and their rows say \
+         what that is worth: 139 us are lost with each window of one request, 148 with two, none with four, 174 with eight: once a \
+         window, however many requests it is. So those rows are not fitted any more, and come out. wave misses its floor: its windows of \
+         384 KiB are cut at multiples of 128 KiB, four requests, and each goes out by itself when the drive has answered another, and loses its time. \
+         It was tried to let a request that waits in the drive's queue (ten channels, 32 commands) cost its bytes alone: wave then reaches 268 \
+         MB/s, but so does dd at every size from 8 KiB on, for under readahead two windows are always under way: the published rows exclude it. \
+         Later postings print the same measurements with the labels one step on (16 KiB = 153 MB/s): which is right is not established",
     )
 }
 

@@ -30,8 +30,8 @@ pub(super) fn sequential(fd: u32, start: u64, end: u64, count: u64) -> Actor<'st
 }
 
 /// A client that is sent a stream at `bytes_per_s`, a page at a time, from the moment it connects; who falls behind
-/// catches up by a second at most.
-pub(super) fn paced(fd: u32, pages: u64, bytes_per_s: u64, start: Nanos) -> Actor<'static> {
+/// catches up by `catch_up` at most, and skips the rest of its time.
+pub(super) fn paced(fd: u32, pages: u64, bytes_per_s: u64, start: Nanos, catch_up: Nanos) -> Actor<'static> {
     let interval = 4096 * 1_000_000_000 / bytes_per_s;
     let (mut at, mut due, mut slept) = (0, start.0, false);
     Box::new(move |now| {
@@ -43,7 +43,7 @@ pub(super) fn paced(fd: u32, pages: u64, bytes_per_s: u64, start: Nanos) -> Acto
             return Step::Until(Nanos(due));
         }
         slept = false;
-        due = (due + interval).max(now.0.saturating_sub(1_000_000_000));
+        due = (due + interval).max(now.since(catch_up).0);
         at += 1;
         Step::read(fd, at - 1, 1)
     })

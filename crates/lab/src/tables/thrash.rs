@@ -1,6 +1,6 @@
 //! Many streams in scarce memory: T10, T15, T23.
 
-use super::programs::{mb, paced, played, wave};
+use super::programs::{mb, near, paced, played, wave};
 use super::{Entry, Table};
 use crate::device::DeviceModel;
 use crate::world::{Brain, DiskModel, MachineModel, WorldConfig, WorldOutcome};
@@ -11,19 +11,36 @@ const FRAMES: u64 = 128 * 256;
 /// A second.
 const S: u64 = 1_000_000_000;
 
+/// What the seeds leave open of their 200 streams.
+#[derive(Clone, Copy)]
+struct Open {
+    /// How far a client that is late catches up.
+    catch_up: Nanos,
+    /// Requests from which on the queue is congested.
+    congested_from: Option<usize>,
+}
+
+/// Who is late is owed all of it, and no queue is congested.
+const OWED: Open = Open { catch_up: Nanos(u64::MAX), congested_from: None };
+/// Who is late goes on from where it is.
+const SKIPS: Open = Open { catch_up: Nanos(0), ..OWED };
+/// Seven eighths of the 128 requests that a queue of Linux holds.
+const CONGESTED: Open = Open { congested_from: Some(112), ..OWED };
+
 /// One new stream a second up to 200, of 100 KB/s each, from a disk of 2007.
-fn one_a_second(brain: Brain, frames: u64) -> WorldOutcome {
+fn one_a_second(brain: Brain, frames: u64, open: Open) -> WorldOutcome {
     let files = vec![200 * 256; 200];
     let mut config = WorldConfig::new(MachineModel::Disk(DiskModel::hitachi_2007()), frames, brain, &files);
     // Files of a real disk lie apart.
     for (i, file) in config.files.iter_mut().enumerate() {
         file.address = i as u64 * 700_000_000;
     }
+    config.congested_from = open.congested_from;
     config.bucket = Nanos(5 * S);
     config.stop_at = Some(Nanos(260 * S));
     let clients = (0..200).map(|i| {
         let start = Nanos(u64::from(i) * S);
-        (start, paced(i, 200 * 256, 100_000, start))
+        (start, paced(i, 200 * 256, 100_000, start, open.catch_up))
     });
     played(config, clients.collect())
 }
@@ -39,27 +56,34 @@ fn extremes(outcome: &WorldOutcome) -> (f64, f64) {
 fn streams(entry: &Entry, least: (f64, f64)) -> Table {
     let mut table = Table::new(
         entry,
-        "one new client a second up to 200, each sent a file of its own at 100 KB/s, a page at a time; 128 MB of memory; a ceiling of 1 MiB; the disk of seed 000",
+        "one new client a second up to 200, each sent a file of its own at 100 KB/s, a page at a time, and owed what it is late by; 128 MB of \
+         memory; a ceiling of 1 MiB; the disk of seed 000",
     );
     table.axes = ("seconds", "MB/s to clients");
+    let era = |name, mb: u64, open| one_a_second(Brain::era(name, 256), mb * 256, open);
     let tried = [80, 95, 105, 115].map(|mb| {
-        let outcome = one_a_second(Brain::era("ondemand-2.6.23", 256), mb * 256);
-        ((extremes(&outcome).0 - 15.0).abs(), mb, outcome)
+        let outcome = era("legacy", mb, OWED);
+        ((extremes(&outcome).0 - 5.0).abs(), mb, outcome)
     });
-    let (_, page_cache, ondemand) =
+    let (_, page_cache, legacy) =
         tried.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("four sizes were tried");
-    table.free(
-        format!("{page_cache} MB of page cache"),
-        "on-demand, 15 MB/s (the nearest of 80, 95, 105, 115)",
-    );
-    let legacy = one_a_second(Brain::era("legacy", 256), page_cache * 256);
-    let wave = one_a_second(wave(page_cache * 256), page_cache * 256);
+    table.free(format!("{page_cache} MB of page cache"), "2.6.20, 5 MB/s (the nearest of 80, 95, 105, 115)");
+    table.free("a queue without slices that is never congested", "2.6.20, 5 MB/s");
+    table.free("a client that is late catches up", "no cell");
+    let ondemand = era("ondemand-2.6.23", page_cache, OWED);
+    let wave = one_a_second(wave(page_cache * 256), page_cache * 256, OWED);
     let ((l, l_least), (o, o_least), (w, w_least)) =
         (extremes(&legacy), extremes(&ondemand), extremes(&wave));
-    table.figure("most, MB/s", "MB/s", 5.0, "legacy", l, w);
-    table.figure("most, MB/s", "MB/s", 15.0, "ondemand-2.6.23", o, w).fitted = true;
+    table.figure("most, MB/s", "MB/s", 5.0, "legacy", l, w).fitted = true;
+    table.figure("most, MB/s", "MB/s", 15.0, "ondemand-2.6.23", o, w);
     table.figure("least mean I/O", "KB", least.0, "legacy", l_least, w_least);
     table.figure("least mean I/O", "KB", least.1, "ondemand-2.6.23", o_least, w_least);
+    for (name, open) in [("who is late skips", SKIPS), ("112 requests congest the queue", CONGESTED)] {
+        for policy in ["legacy", "ondemand-2.6.23"] {
+            let most = extremes(&era(policy, page_cache, open)).0;
+            table.figure(format!("most, {name}"), "MB/s", None, policy, most, None);
+        }
+    }
     for (name, outcome) in [("legacy", &legacy), ("ondemand-2.6.23", &ondemand), ("wave", &wave)] {
         let points = outcome.buckets.iter().enumerate();
         table.curve(
@@ -70,13 +94,20 @@ fn streams(entry: &Entry, least: (f64, f64)) -> Table {
     table.order(format!("on demand carries more: {o:.1} MB/s for {l:.1}"), o > l);
     table.order(format!("and in larger requests: {o_least:.0} KB for {l_least:.0}"), o_least > l_least);
     table.exact(format!("at least three times as much ({:.1} times)", o / l), o >= 3.0 * l);
+    table.exact(format!("on demand {o:.1} MB/s, within a quarter of 15"), near(o, 15.0, 25.0));
     table
-        .order(format!("wave carries at least three times legacy's most ({:.1} times)", w / l), w >= 3.0 * l);
+        .floor(format!("wave carries at least three times legacy's most ({:.1} times)", w / l), w >= 3.0 * l);
     table
 }
 
 const DISAGREE: &str = "seed 000 prints 16 and 140 KB as the smallest mean request, seed 004 prints 5 and 40 KB for the same \
-                        experiment: they agree on 5 and 15 MB/s, so only that is judged";
+                        experiment: they agree on 5 and 15 MB/s, so only that is judged. What a client does that is late is published \
+                        nowhere, and the ratio hangs on it: a stream of 100 KB/s is taken to be owed 100 KB for each second; where it \
+                        skips its time instead (shown), nobody asks for what the disk could carry after a collapse, and the ratio is 2.2. \
+                        Two more ways were tried, which the published 5 MB/s excludes. That nothing is sent ahead to a congested queue \
+                        (spec 1.6; shown) lifts 2.6.20 to twice that once more than a hundred readers wait. So does a scheduler of slices: \
+                        who is late reads page after page in its slice. Files side by side instead of all over the disk, reads of 8 to 128 KiB, \
+                        requests of 512 KiB at most and a deadline's batches leave the ratio where it is, within half";
 
 pub(super) fn t10(entry: &Entry) -> Table {
     streams(entry, (16.0, 140.0)).judged(DISAGREE)
@@ -100,7 +131,7 @@ fn three_hundred(machine: MachineModel, brain: Brain, rate: u64, frames: u64) ->
     config.stop_at = Some(Nanos(SECONDS * S));
     let clients = (0..300).map(|i| {
         let start = Nanos(u64::from(i) * S / 10);
-        (start, paced(i, 1 << 16, rate, start))
+        (start, paced(i, 1 << 16, rate, start, Nanos(S)))
     });
     played(config, clients.collect())
 }

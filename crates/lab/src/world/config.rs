@@ -109,7 +109,10 @@ pub struct WorldConfig {
     pub dirty: Dirty,
     /// Largest request that the device takes; longer ones are cut.
     pub request_max: PageCount,
-    /// Width of the buckets of [`WorldOutcome::buckets`].
+    /// The device's queue is congested from so many requests on: an era sends nothing ahead then (spec 1.6, 2). Never, if
+    /// `None`.
+    pub congested_from: Option<usize>,
+    /// Width of the buckets of [`WorldOutcome::buckets`](super::WorldOutcome::buckets).
     pub bucket: Nanos,
     /// Keep every decision.
     pub trace: bool,
@@ -117,7 +120,7 @@ pub struct WorldConfig {
     pub stop_at: Option<Nanos>,
     /// What goes wrong.
     pub faults: Faults,
-    /// Judge: know the version of every page, and what must hold when somebody fetches ahead ([`World::violation`]).
+    /// Judge: know the version of every page, and what must hold when somebody fetches ahead ([`World::violation`](super::World::violation)).
     pub judged: bool,
 }
 
@@ -140,6 +143,7 @@ impl WorldConfig {
             cpu: Cpu::TODAY,
             dirty: Dirty { background_percent: 10, limit_percent: 40 },
             request_max: PageCount(u64::MAX),
+            congested_from: None,
             bucket: Nanos::from_ms(1000),
             trace: false,
             stop_at: None,

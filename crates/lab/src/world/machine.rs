@@ -4,7 +4,7 @@
 //! Plain    the slow store's models (device.rs): a head with a fixed seek, or slots and a pipe
 //! Disk     a platter: a seek that grows with the root of the distance, half a turn, a track that is read on
 //! Raid     n platters, striped
-//! Table    a solid-state drive by a published table: time for a request by its size
+//! Table    a solid-state drive by a published table: time for a window by its size, in however many requests it is sent
 //! ```
 
 use super::disk::{DiskModel, DiskState};
@@ -29,7 +29,8 @@ pub enum MachineModel {
         stripe_bytes: u64,
     },
     /// One request at a time, `bytes / bytes_per_s` and what the table says for its size: `(bytes, ns)`, sizes rising;
-    /// between two rows by the logarithm of the size, beyond them the nearest row.
+    /// between two rows by the logarithm of the size, beyond them the nearest row. Requests that are sent at one moment and
+    /// continue one another have that time as if they were one.
     Table {
         /// The pipe.
         bytes_per_s: u64,
@@ -43,7 +44,15 @@ pub(super) enum Machine {
     Plain(Device),
     Disk(Box<DiskState>),
     Raid { disks: Vec<DiskState>, stripe_bytes: u64, parts: BTreeMap<u64, u32> },
-    Table { model: MachineModel, free_at: Nanos, done: VecDeque<(Nanos, u64)> },
+    Table { model: MachineModel, free_at: Nanos, done: VecDeque<(Nanos, u64)>, last: Together },
+}
+
+/// Requests that were sent at one moment and continue one another.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Together {
+    sent: Nanos,
+    bytes: u64,
+    end: u64,
 }
 
 /// A request on its way in.
@@ -67,7 +76,8 @@ impl Machine {
                 parts: BTreeMap::new(),
             },
             MachineModel::Table { .. } => {
-                Self::Table { model: model.clone(), free_at: Nanos(0), done: VecDeque::new() }
+                let last = Together::default();
+                Self::Table { model: model.clone(), free_at: Nanos(0), done: VecDeque::new(), last }
             }
         }
     }
@@ -82,8 +92,13 @@ impl Machine {
                     disks[disk].submit(now, Sent { address, bytes, ..sent });
                 }
             }
-            Self::Table { model, free_at, done } => {
-                *free_at = now.max(*free_at) + table_ns(model, sent.bytes);
+            Self::Table { model, free_at, done, last } => {
+                let goes_on = last.sent == now && last.end == sent.address && last.bytes > 0;
+                let before = if goes_on { last.bytes } else { 0 };
+                let paid = if goes_on { beside_ns(model, before) } else { Nanos(0) };
+                let beside = beside_ns(model, before + sent.bytes).since(paid);
+                *last = Together { sent: now, bytes: before + sent.bytes, end: sent.address + sent.bytes };
+                *free_at = now.max(*free_at) + pipe_ns(model, sent.bytes) + beside;
                 done.push_back((*free_at, sent.id));
             }
         }
@@ -136,10 +151,15 @@ fn striped(sent: Sent, stripe: u64, disks: u64) -> Vec<(usize, u64, u64)> {
     parts.into_iter().map(|(disk, (address, bytes))| (disk, address, bytes)).collect()
 }
 
-/// What one request takes by the table.
-fn table_ns(model: &MachineModel, bytes: u64) -> Nanos {
-    let MachineModel::Table { bytes_per_s, rows } = model else { return Nanos(0) };
-    let pipe = bytes as f64 * 1e9 / (*bytes_per_s).max(1) as f64;
+/// What a request's bytes take on the pipe.
+fn pipe_ns(model: &MachineModel, bytes: u64) -> Nanos {
+    let MachineModel::Table { bytes_per_s, .. } = model else { return Nanos(0) };
+    Nanos((bytes as f64 * 1e9 / (*bytes_per_s).max(1) as f64).round() as u64)
+}
+
+/// What a request takes beside that by the table.
+fn beside_ns(model: &MachineModel, bytes: u64) -> Nanos {
+    let MachineModel::Table { rows, .. } = model else { return Nanos(0) };
     let beside = match rows.partition_point(|row| row.0 <= bytes) {
         0 => rows.first().map_or(0.0, |row| row.1 as f64),
         at if at == rows.len() => rows[at - 1].1 as f64,
@@ -149,7 +169,7 @@ fn table_ns(model: &MachineModel, bytes: u64) -> Nanos {
             a as f64 + (b as f64 - a as f64) * share
         }
     };
-    Nanos((pipe + beside).round() as u64)
+    Nanos(beside.round() as u64)
 }
 
 #[cfg(test)]
@@ -167,8 +187,24 @@ mod tests {
     #[test]
     fn a_table_is_read_between_its_rows() {
         let model = MachineModel::Table { bytes_per_s: 1_000_000_000, rows: vec![(4096, 100), (16384, 300)] };
-        let beside = |bytes: u64| table_ns(&model, bytes).0 as i64 - bytes as i64;
+        assert_eq!(pipe_ns(&model, 8192), Nanos(8192));
+        let beside = |bytes: u64| beside_ns(&model, bytes).0;
         assert_eq!([512, 4096, 8192, 16384, 1 << 20].map(beside), [100, 100, 200, 300, 300]);
+    }
+
+    /// 4 KiB take 100 ns beside the pipe's 4,096, and 8 KiB 150: two that continue one another take 50 more, at one moment
+    /// only.
+    #[test]
+    fn what_is_sent_together_is_one_window() {
+        let rows = vec![(4096, 100), (8192, 150)];
+        let mut drive = Machine::new(&MachineModel::Table { bytes_per_s: 1_000_000_000, rows });
+        let mut due = 0;
+        for (now, page, wanted) in [(0, 0, 4196), (0, 1, 4146), (0, 3, 4196), (20_000, 4, 4196)] {
+            drive.submit(Nanos(now), Sent { id: page, stream: 0, address: page * 4096, bytes: 4096 });
+            let begins = due.max(now);
+            due = if let Machine::Table { free_at, .. } = &drive { free_at.0 } else { 0 };
+            assert_eq!(due - begins, wanted, "page {page}");
+        }
     }
 
     #[test]

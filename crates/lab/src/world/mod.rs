@@ -478,6 +478,8 @@ impl<'a> World<'a> {
         let number = self.config.descriptors[fd as usize];
         let file = FileId(number.into());
         self.outcome.cost.asks += 1;
+        let congested = self.config.congested_from.is_some_and(|from| self.requests.len() >= from);
+        self.open[fd as usize].state().congested = congested;
         let (decisions, retain) =
             self.open[fd as usize].ask(self.cache.table(file), kind, page, count, self.now);
         if !retain.is_empty() {

@@ -2,16 +2,21 @@
 //!
 //! Live: a file is read by each pattern, cold, while a trace instance of our own listens to the kernel's readahead events
 //! of that file; the same reads are played through the policy. Recorded: the same from text, on any machine.
+//!
+//! Mapped patterns touch a byte of a page, and the next one when all that the first had fetched is there.
 
 use anyhow::{Context as _, bail};
-use bowwave_core::{PAGE_SIZE, PageCount};
-use bowwave_lab::{JudgeCase, JudgeRecord, Judged, judge_cases, judge_compare, judge_trace_line};
+use bowwave_core::{MapAdvice, PAGE_SIZE, PageCount, Touched};
+use bowwave_lab::{
+    JudgeAccess, JudgeCase, JudgeRecord, Judged, judge_cases, judge_compare, judge_trace_line,
+};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// There is no judge to ask here.
 const UNAVAILABLE: u8 = 69;
@@ -24,6 +29,7 @@ const PAGES: u64 = 16_384;
 
 /// Compare the kernel's own readahead with the policy that claims to be it, window for window.
 ///
+/// Patterns are read, or touched through a mapping: as it is, advised, or written so that each page becomes a private copy.
 /// Needs Linux 6.18 or newer with tracefs (as root: it is mounted if it is not), or records of such a kernel. Exits with 1 if a
 /// window differs, with 69 where no kernel can be asked.
 #[derive(clap::Args)]
@@ -155,25 +161,103 @@ fn live(dir: &Path) -> anyhow::Result<JudgeRecord> {
 /// cachestat(2), which libc does not name everywhere.
 const SYS_CACHESTAT: libc::c_long = 451;
 
+/// Looks so often for what is to come about, two milliseconds apart at most.
+const LOOKS: usize = 1000;
+
+/// Pages of the file that have a frame, those too that are still being read in.
+fn framed(fd: RawFd) -> anyhow::Result<u64> {
+    let (range, mut counts) = ([0_u64; 2], [0_u64; 5]);
+    // SAFETY: a descriptor that is open, plain numbers, and two structures as large as the kernel's.
+    let looked = unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), counts.as_mut_ptr(), 0) };
+    if looked != 0 {
+        return Err(std::io::Error::last_os_error()).context("cannot look which pages are cached");
+    }
+    Ok(counts[0])
+}
+
 /// Drops the file's pages, and waits for those that are still being read in: the kernel does not drop them, and mincore(2)
 /// does not see them.
 fn make_cold(file: &File) -> anyhow::Result<()> {
-    let (range, mut counts) = ([0_u64; 2], [0_u64; 5]);
-    for _ in 0..1000 {
-        // SAFETY: a descriptor that is open, plain numbers, and two structures as large as the kernel's.
-        let looked = unsafe {
-            libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
-            libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0)
-        };
-        if looked != 0 {
-            return Err(std::io::Error::last_os_error()).context("cannot look which pages are cached");
-        }
-        if counts[0] == 0 {
+    let mut left = 0;
+    for _ in 0..LOOKS {
+        // SAFETY: a descriptor that is open, and plain numbers.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        left = framed(file.as_raw_fd())?;
+        if left == 0 {
             return Ok(());
         }
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
     }
-    bail!("{} pages of the file stay cached, so its reads are not cold", counts[0])
+    bail!("{left} pages of the file stay cached, so its reads are not cold")
+}
+
+/// The whole file, mapped; gone when it is dropped.
+struct Mapping {
+    at: *mut libc::c_void,
+    pages: usize,
+    fd: RawFd,
+    how: Touched,
+}
+
+impl Mapping {
+    fn of(file: &File, advice: MapAdvice, how: Touched) -> anyhow::Result<Self> {
+        let pages = (file.metadata()?.len() / PAGE_SIZE) as usize;
+        let (bytes, fd) = (pages * PAGE_SIZE as usize, file.as_raw_fd());
+        let (protection, flags) = match how {
+            Touched::Read => (libc::PROT_READ, libc::MAP_SHARED),
+            Touched::Written => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE),
+        };
+        // SAFETY: a new mapping, of a descriptor that is open, where the kernel likes.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error()).context("cannot map the file that is to be read");
+        }
+        let mapping = Self { at, pages, fd, how };
+        let advice = match advice {
+            MapAdvice::Normal => libc::MADV_NORMAL,
+            MapAdvice::Sequential => libc::MADV_SEQUENTIAL,
+            MapAdvice::Random => libc::MADV_RANDOM,
+        };
+        // SAFETY: of the mapping just made.
+        if unsafe { libc::madvise(at, bytes, advice) } != 0 {
+            return Err(std::io::Error::last_os_error()).context("cannot advise the kernel of the mapping");
+        }
+        Ok(mapping)
+    }
+
+    /// Touches a byte, and waits until no page of the file is on its way any more: what the next touch finds must not depend
+    /// on the device.
+    fn touch(&self, offset: u64) -> anyhow::Result<()> {
+        assert!(offset < self.pages as u64 * PAGE_SIZE, "byte {offset} lies in the file");
+        // SAFETY: inside the mapping.
+        let byte = unsafe { self.at.cast::<u8>().add(offset as usize) };
+        match self.how {
+            // SAFETY: of which every byte may be read.
+            Touched::Read => _ = unsafe { byte.read_volatile() },
+            // SAFETY: of which every byte may be written, and nobody else has the copy.
+            Touched::Written => unsafe { byte.write_volatile(0) },
+        }
+        let mut there = vec![0_u8; self.pages];
+        for _ in 0..LOOKS {
+            let bytes = self.pages * PAGE_SIZE as usize;
+            // SAFETY: the mapping, and a byte for each of its pages.
+            if unsafe { libc::mincore(self.at, bytes, there.as_mut_ptr()) } != 0 {
+                return Err(std::io::Error::last_os_error()).context("cannot look which pages are there");
+            }
+            if there.iter().filter(|&&page| page & 1 == 1).count() as u64 == framed(self.fd)? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        bail!("pages of the file do not come")
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that was made; nobody has kept an address of it.
+        unsafe { libc::munmap(self.at, self.pages * PAGE_SIZE as usize) };
+    }
 }
 
 /// Pages of the largest request that the file's device takes; 0 if it does not say.
@@ -184,15 +268,26 @@ fn request_max(file: &File) -> PageCount {
     PageCount(kib.unwrap_or(0) * 1024 / PAGE_SIZE)
 }
 
-/// Reads by one pattern, cold, and returns what the kernel did.
+/// Plays one pattern, cold, and returns what the kernel did.
 fn asked(trace: &Trace, path: &Path, case: JudgeCase, max: &mut PageCount) -> anyhow::Result<Judged> {
     let file = File::open(path)?;
     make_cold(&file)?;
     trace.write("trace", "")?;
-    let mut buffer = Vec::new();
-    for (offset, len) in case.reads.iter().flat_map(|reads| reads.each()) {
-        buffer.resize(len as usize, 0);
-        file.read_at(&mut buffer, offset)?;
+    let each = case.reads.iter().flat_map(|reads| reads.each());
+    match case.access {
+        JudgeAccess::Read => {
+            let mut buffer = Vec::new();
+            for (offset, len) in each {
+                buffer.resize(len as usize, 0);
+                file.read_at(&mut buffer, offset)?;
+            }
+        }
+        JudgeAccess::Mapped(advice, how) => {
+            let mapping = Mapping::of(&file, advice, how)?;
+            for (offset, _) in each {
+                mapping.touch(offset)?;
+            }
+        }
     }
     let (ino, text) = (file.metadata()?.ino(), std::fs::read_to_string(trace.0.join("trace"))?);
     let mut submitted = Vec::new();
