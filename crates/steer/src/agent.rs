@@ -63,6 +63,8 @@ const SLEEP_MAX_NS: u64 = 100_000_000;
 /// So many events in a row that led to no fetch, and the agent dozes: it looks again by itself after about twice the device's
 /// latency, and nobody need ring. Ringing costs the reader a system call, and on a fast device its turn on the processor.
 const VAIN_MAX: u32 = 16;
+/// After so many it lets others go first.
+const LEISURELY_VAIN_MIN: u32 = 4 * VAIN_MAX;
 const DOZE_NS_MIN: u64 = 100_000;
 const DOZE_NS_MAX: u64 = 2_000_000;
 /// It dozes as long as something comes at least each so many dozes.
@@ -256,6 +258,8 @@ struct State {
     active: Nanos,
     /// Events in a row that led to no fetch.
     vain: u32,
+    /// Whether it lets others go first, since nothing comes of what it hears.
+    leisurely: bool,
     stuck: Option<Nanos>,
     /// When we were behind last, whether the kernel's heuristics are on for that, and how often they were switched on.
     kept_up_since: Nanos,
@@ -318,6 +322,7 @@ impl State {
             numbered: 0,
             active: Nanos(0),
             vain: 0,
+            leisurely: false,
             stuck: None,
             kept_up_since: Nanos(0),
             handed_back: false,
@@ -354,7 +359,17 @@ impl State {
             if stop.load(Ordering::SeqCst) {
                 return self.finish();
             }
+            self.make_way();
             self.sleep();
+        }
+    }
+
+    /// Goes before others while something comes of what it hears, and behind them where nothing does.
+    fn make_way(&mut self) {
+        let leisurely = self.vain >= LEISURELY_VAIN_MIN;
+        if core::mem::replace(&mut self.leisurely, leisurely) != leisurely {
+            let privileges = self.options.lend_windows && is_root();
+            if leisurely { priority::leisurely(privileges) } else { priority::prompt(privileges) }
         }
     }
 

@@ -7,11 +7,17 @@
 //!   32 readers on 2 processors, slices of 3 ms: an agent like any other waits up to 48 ms for its turn
 //!   with a slice of 0.1 ms its deadline lies before theirs: it runs at the next tick, or at once
 //! ```
+//!
+//! Where long nothing came of what it hears, of reads at random, nothing is to be answered: it lets all others go first.
 
 /// The shortest slice that Linux grants (6.12 and later; others pass over it).
 const SLICE_NS: u64 = 100_000;
-/// How much we go before the readers where we may.
+/// A slice like those of others.
+const SLICE_LEISURELY_NS: u64 = 3_000_000;
+/// How much we go before the readers where we may,
 const NICE: i32 = -10;
+/// and how much behind all others: only who may go before them may come back from there.
+const NICE_LEISURELY: i32 = 10;
 
 /// The kernel's `struct sched_attr`, first version.
 #[repr(C)]
@@ -32,12 +38,16 @@ struct SchedAttr {
 pub(crate) fn prompt(privileges: bool) {
     // SAFETY: concerns this thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000 as libc::c_ulong) };
-    let _ = privileges && set(NICE) || set(0);
+    let _ = privileges && set(NICE, SLICE_NS) || set(0, SLICE_NS);
 }
 
-fn set(nice: i32) -> bool {
-    let attr =
-        SchedAttr { size: size_of::<SchedAttr>() as u32, nice, runtime: SLICE_NS, ..SchedAttr::default() };
+/// Asks for nothing of that: others go first, until [`prompt`] is called again.
+pub(crate) fn leisurely(privileges: bool) {
+    set(if privileges { NICE_LEISURELY } else { 0 }, SLICE_LEISURELY_NS);
+}
+
+fn set(nice: i32, runtime: u64) -> bool {
+    let attr = SchedAttr { size: size_of::<SchedAttr>() as u32, nice, runtime, ..SchedAttr::default() };
     // SAFETY: the structure is as long as it says; 0 is this thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) == 0 }
 }
@@ -49,6 +59,11 @@ mod tests {
     #[test]
     fn a_short_slice_is_granted_or_done_without() {
         assert_eq!(size_of::<SchedAttr>(), 48);
-        std::thread::spawn(|| prompt(false)).join().unwrap();
+        let there_and_back = || {
+            prompt(false);
+            leisurely(false);
+            prompt(false);
+        };
+        std::thread::spawn(there_and_back).join().unwrap();
     }
 }
