@@ -89,7 +89,7 @@ impl Wave {
     /// whose windows are small are not left to wait in their turn.
     pub(super) fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         // Among so many that a few pages are all that each may have, there is nothing to look after.
-        let crowd = self.share().min(self.speculation_share()) <= FEW;
+        let crowd = self.share().min(self.speculation_share()) <= 2 * FEW;
         let Some(s) = self.streams.get(sid).filter(|_| !self.losing && !crowd) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
