@@ -197,25 +197,26 @@ impl Density {
             } else {
                 continue;
             };
-            bought = Some((key, extent, why, missing, proved && gaps_are_cheap));
+            bought = Some((key, extent, why, missing, proved));
         }
         self.forget_old();
-        let (key, extent, why, missing, fills) = bought?;
+        let (key, extent, why, missing, proved) = bought?;
         let region = self.regions.entry(key).or_default();
         (region.bought, region.thin) = (true, missing > 0);
         self.thin += missing;
         let most = most.saturating_sub(extent.count.0);
-        Some((if fills { self.widened(key, extent, most, end_of_file) } else { extent }, why))
+        let widens = proved && gaps_are_cheap;
+        Some((if widens { self.widened(key, extent, most, end_of_file) } else { extent }, why))
     }
 
     /// A region that fills with those beside it that will, as far as the like of it has shown: `most` pages more.
     fn widened(&mut self, (s, number): (u8, u64), extent: Extent, most: u64, end_of_file: u64) -> Extent {
-        let scale = SCALES[usize::from(s)];
-        let (n, fill) = self.fill_beside[usize::from(s)];
+        let at = usize::from(s);
+        let (scale, (n, fill), (_, in_a_row)) = (SCALES[at], self.fill_beside[at], self.in_a_row[at]);
         if n >= WITNESSES_MIN && fill < FILL_BESIDE {
             return extent;
         }
-        let side = (self.in_a_row[usize::from(s)].1.saturating_sub(256) / 512).min(most / 2 / scale);
+        let side = (in_a_row.saturating_sub(256) / 512).min(most / 2 / scale);
         let free = |n: &u64| n * scale < end_of_file && !self.regions.get(&(s, *n)).is_some_and(|r| r.bought);
         let first = (number.saturating_sub(side)..number).rev().take_while(free).last().unwrap_or(number);
         let last = (number + 1..=number + side).take_while(free).last().unwrap_or(number);

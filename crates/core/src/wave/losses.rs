@@ -93,7 +93,7 @@ impl Wave {
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 s.frontier = page.0.max(s.next);
-                if !core::mem::replace(&mut s.robbed, true) && s.progress() <= LOSING_READS * s.request {
+                if !core::mem::replace(&mut s.robbed, true) && is_short(s) {
                     let came = s.progress();
                     self.lengths.push(came);
                     if let Some(f) = self.files.get_mut(&id) {
@@ -136,10 +136,7 @@ impl Wave {
     /// was robbed. Where a file larger than memory is read at random, reads meet by chance, but late.
     pub(super) fn outlived(&self, s: &Stream, page: u64) -> bool {
         let last = if s.course == Course::Backward { Some(page) } else { page.checked_sub(1) };
-        let Some(last) = last.filter(|_| s.progress() <= LOSING_READS * s.request || s.robbed).map(PageIndex)
-        else {
-            return false;
-        };
+        let Some(last) = last.filter(|_| is_short(s) || s.robbed).map(PageIndex) else { return false };
         let table = &self.files[&s.file].table;
         table.has(PageBit::Used, last) && table.resident(Extent { start: last, count: PageCount(1) }).0 == 0
     }
@@ -147,9 +144,14 @@ impl Wave {
     /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread.
     pub(super) fn proved(&self, f: &File, s: &Stream) -> u64 {
         match self.losing && !f.sequential {
-            true if s.progress() > LOSING_READS * s.request => s.progress(),
-            true => 0,
+            true if is_short(s) => 0,
+            true => s.progress(),
             false => u64::MAX,
         }
     }
+}
+
+/// Whether a run has come no further than [`LOSING_READS`] reads.
+fn is_short(s: &Stream) -> bool {
+    s.progress() <= LOSING_READS * s.request
 }
