@@ -244,6 +244,8 @@ struct State {
     files: HashMap<u32, Held>,
     devices: BTreeSet<u64>,
     windows: DeviceWindows,
+    /// Root, and not told to do without what only root can do.
+    privileged: bool,
     arrivals: Arrivals,
     probers: Probers,
     out: HashMap<FetchId, Out>,
@@ -298,8 +300,10 @@ impl State {
             (told.map_err(complain).is_ok(), Explain { to, named: BTreeSet::new() })
         });
         let start_ns = monotonic_ns();
+        let privileged = options.lend_windows && is_root();
         Self {
-            windows: DeviceWindows::new(options.lend_windows && is_root()),
+            windows: DeviceWindows::new(privileged),
+            privileged,
             probers: Probers::new(Arc::clone(&segment)),
             segment,
             options,
@@ -344,7 +348,7 @@ impl State {
     }
 
     fn run(mut self, stop: &AtomicBool) -> Report {
-        priority::prompt(self.options.lend_windows && is_root());
+        priority::prompt(self.privileged);
         loop {
             self.beat();
             self.take_watch();
@@ -368,8 +372,7 @@ impl State {
     fn make_way(&mut self) {
         let leisurely = self.vain >= LEISURELY_VAIN_MIN;
         if core::mem::replace(&mut self.leisurely, leisurely) != leisurely {
-            let privileges = self.options.lend_windows && is_root();
-            if leisurely { priority::leisurely(privileges) } else { priority::prompt(privileges) }
+            if leisurely { priority::leisurely(self.privileged) } else { priority::prompt(self.privileged) }
         }
     }
 
