@@ -199,6 +199,7 @@ fn preadv(file: &File, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<u
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::path::PathBuf;
     use std::time::Duration;
 
     fn read(storage: &FileStorage, offset: u64, bytes: usize) -> Result<Vec<u8>, Error> {
@@ -209,12 +210,18 @@ mod tests {
         Ok(buffer)
     }
 
-    #[test]
-    fn a_file_is_read_and_its_change_is_an_error() {
+    /// A file of eight letters, open; and where it lies, for as long as its directory is kept.
+    fn letters() -> (tempfile::TempDir, PathBuf, FileStorage) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("letters");
         std::fs::write(&path, b"abcdefgh").unwrap();
         let storage = FileStorage::open(&path).unwrap();
+        (dir, path, storage)
+    }
+
+    #[test]
+    fn a_file_is_read_and_its_change_is_an_error() {
+        let (_dir, path, storage) = letters();
         assert_eq!(read(&storage, 2, 5).unwrap(), b"cdefg");
         assert_eq!(read(&storage, 8, 0).unwrap(), b"");
         std::thread::sleep(Duration::from_millis(20));
@@ -226,22 +233,17 @@ mod tests {
 
     #[test]
     fn a_file_that_shrank_is_changed_too() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("letters");
-        std::fs::write(&path, b"abcdefgh").unwrap();
-        let storage = FileStorage::open(&path).unwrap();
+        let (_dir, path, storage) = letters();
         File::options().write(true).open(&path).unwrap().set_len(3).unwrap();
         assert!(matches!(read(&storage, 2, 5), Err(Error::Changed { .. })));
     }
 
     #[test]
     fn a_replaced_file_stays_the_old_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("letters");
-        std::fs::write(&path, b"abcdefgh").unwrap();
-        let storage = FileStorage::open(&path).unwrap();
-        std::fs::write(dir.path().join("new"), b"ABCDEFGH").unwrap();
-        std::fs::rename(dir.path().join("new"), &path).unwrap();
+        let (_dir, path, storage) = letters();
+        let new = path.with_file_name("new");
+        std::fs::write(&new, b"ABCDEFGH").unwrap();
+        std::fs::rename(&new, &path).unwrap();
         assert_eq!(read(&storage, 0, 8).unwrap(), b"abcdefgh");
     }
 
