@@ -21,7 +21,16 @@
 //! known at once). The segment is 5 MiB and 4 KiB, of which a small program touches a dozen pages.
 #![no_std]
 
+mod files;
+mod leaves;
+mod ring;
+
+pub use files::{FILE_PROBES_MAX, FILES_MAX, FileRef, FileSlot, KERNEL_AS_IS, KERNEL_OFF, KERNEL_ON};
+pub use leaves::{Harvest, LEAVES_MAX, LeafSlot, Standing};
+pub use ring::{EVENTS_MAX, Event, Kind};
+
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use ring::EventSlot;
 
 /// First word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"bowwave\x01");
@@ -32,152 +41,12 @@ pub const ENV_SEGMENT: &str = "BOWWAVE_SEGMENT";
 /// Environment variable that switches a program's shim off when it says `off`.
 pub const ENV_SWITCH: &str = "BOWWAVE";
 
-/// Events that the ring holds.
-pub const EVENTS_MAX: usize = 16_384;
-/// Files that a run can know at once.
-pub const FILES_MAX: usize = 32_768;
-/// Leaves of 64 pages whose bits a run can hold at once.
-pub const LEAVES_MAX: usize = 65_536;
-/// Times that a pusher tries to claim a place: as often as a thousand others can be quicker.
-const CLAIMS_MAX: usize = 1024;
-/// Slots that a file's probe may visit before it gives up.
-pub const FILE_PROBES_MAX: usize = 16;
-
-/// What an event tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// A read is about to happen: `offset`, `len`.
-    Read = 1,
-    /// The read just told has returned after `waited_ns`; `len` is what it returned.
-    Done = 2,
-    /// The program gave advice: `detail` is the POSIX_FADV_ value.
-    Advice = 3,
-    /// A descriptor was met for the first time: the agent may open `/proc/PID/fd/FD` now.
-    Seen = 4,
-    /// A page believed settled was slow after all: `waited_ns`.
-    Surprise = 5,
-    /// A process of the run starts (`detail` 0), forks (1; `offset` is its parent), goes dormant (2: seccomp, 3: chroot)
-    /// or ends (4).
-    Process = 6,
-    /// Bytes `[offset, offset + len)` of the file are mapped at [`Event::address`] now.
-    Map = 7,
-    /// `len` bytes from [`Event::address`] on are mapped no more, or are something else.
-    Unmap = 8,
-}
-
-impl Kind {
-    /// The kind that `byte` stands for.
-    pub const fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Read,
-            2 => Self::Done,
-            3 => Self::Advice,
-            4 => Self::Seen,
-            5 => Self::Surprise,
-            6 => Self::Process,
-            7 => Self::Map,
-            8 => Self::Unmap,
-            _ => return None,
-        })
-    }
-}
-
-/// One event, as plain data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Event {
-    /// What happened.
-    pub kind: Kind,
-    /// Depends on `kind`; 0 where it says nothing.
-    pub detail: u32,
-    /// Process, as it sees itself.
-    pub pid: u32,
-    /// Thread, as it sees itself.
-    pub tid: u32,
-    /// Descriptor in that process, or -1.
-    pub fd: i32,
-    /// Index of the file's slot; `u32::MAX` for none.
-    pub file: u32,
-    /// Generation of the slot when the descriptor was bound to it.
-    pub generation: u32,
-    /// Byte offset of the read.
-    pub offset: u64,
-    /// Bytes asked (Read) or returned (Done).
-    pub len: u64,
-    /// CLOCK_MONOTONIC when the event was made.
-    pub at_ns: u64,
-    /// How long the read took; saturates at 4.29 s.
-    pub waited_ns: u32,
-}
-
-impl Event {
-    /// The same event at an address, which takes the place of `detail` and `waited_ns`: its page's number in two halves.
-    pub const fn at_address(self, address: u64) -> Self {
-        let page = address >> 12;
-        Self { detail: page as u32, waited_ns: (page >> 32) as u32, ..self }
-    }
-
-    /// Where a Map or Unmap is, a multiple of a page.
-    pub const fn address(&self) -> u64 {
-        (self.detail as u64 | ((self.waited_ns as u64) << 32)) << 12
-    }
-}
-
-/// A place in the ring. `seq` says whose turn it is, as in Vyukov's bounded queue.
-#[repr(C, align(64))]
-struct EventSlot {
-    seq: AtomicU64,
-    kind_detail: AtomicU64, // kind | detail << 32
-    who: AtomicU64,         // pid | tid << 32
-    file: AtomicU64,        // file | generation << 32
-    offset: AtomicU64,
-    len: AtomicU64,
-    at_ns: AtomicU64,
-    fd_waited: AtomicU64, // fd | waited_ns << 32
-}
-
-/// A file of the run. The shim that meets it first claims the slot; the agent writes `kernel` and recycles.
-#[repr(C, align(64))]
-pub struct FileSlot {
-    /// 0 free; else a nonzero mix of dev and ino.
-    key: AtomicU64,
-    /// Device number as stat gives it.
-    pub dev: AtomicU64,
-    /// Inode number.
-    pub ino: AtomicU64,
-    /// Bytes in the file when it was last met; a shim raises it when a read finds more, nobody lowers it.
-    pub size: AtomicU64,
-    /// Counts up when the agent recycles the slot: bindings made before are stale.
-    pub generation: AtomicU32,
-    /// What the agent wants the kernel's own heuristics to do with descriptors of this file: a `KERNEL_` value.
-    pub kernel: AtomicU32,
-    /// Nonzero once the agent has said that it cannot steer this file: no more events, please.
-    pub ignored: AtomicU32,
-    spare: [AtomicU32; 5],
-}
-
-/// Leave the descriptor as it is.
-pub const KERNEL_AS_IS: u32 = 0;
-/// Kernel heuristics on: FADV_NORMAL if we had switched them off.
-pub const KERNEL_ON: u32 = 1;
-/// Kernel heuristics off: FADV_RANDOM, since we fetch what is needed.
-pub const KERNEL_OFF: u32 = 2;
-
 /// Mappings are the kernel's: nobody sees their page faults.
 pub const MAPS_UNSEEN: u32 = 0;
 /// Mappings are told to the agent and left as they are.
 pub const MAPS_TOLD: u32 = 1;
 /// Mappings are told, and the kernel is told that touches are random, so that it reads nothing around them.
 pub const MAPS_STEERED: u32 = 2;
-
-/// The bits of 64 pages of a file, direct-mapped: a leaf that loses its place is simply not quiet any more.
-#[repr(C, align(32))]
-pub struct LeafSlot {
-    key: AtomicU64,
-    quiet: AtomicU64,
-    settled: AtomicU64,
-    used: AtomicU64,
-}
 
 /// The agent has not begun, or has gone.
 pub const AGENT_GONE: u32 = 0;
@@ -225,26 +94,6 @@ struct Pad([u8; 0]);
 /// A heartbeat older than this means that the agent is dead: 2 s, forty times its longest sleep.
 pub const HEARTBEAT_MAX_NS: u64 = 2_000_000_000;
 
-/// A descriptor's file: slot and generation, as both sides name it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FileRef {
-    /// Index into the file slots.
-    pub index: u32,
-    /// Generation of the slot.
-    pub generation: u32,
-}
-
-/// How the shim finds the pages of a read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
-    /// Nobody needs to hear of it and it need not be timed.
-    Settled,
-    /// Nobody needs to hear of it beforehand; tell if it was slow.
-    Quiet,
-    /// Tell before reading.
-    Loud,
-}
-
 impl Segment {
     /// Makes a zeroed segment ready. Called once by the agent before anybody else maps it.
     pub fn initialise(&self, agent_pid: i32) {
@@ -266,287 +115,12 @@ impl Segment {
         self.agent_state.load(Ordering::Relaxed) == AGENT_SERVING
             && now_ns.saturating_sub(self.heartbeat_ns.load(Ordering::Relaxed)) < HEARTBEAT_MAX_NS
     }
-
-    // ---- the ring: any thread of any process pushes, the agent pops ------------------------------------------------
-
-    /// Puts `event` into the ring. Returns whether the agent sleeps and somebody should wake `bell`; a full ring loses
-    /// the event and counts it. Never waits: O(1) but for other pushers' races.
-    pub fn push(&self, event: &Event) -> bool {
-        let Some((tail, slot)) = self.claim() else {
-            self.events_lost.fetch_add(1, Ordering::Relaxed);
-            return self.asleep.load(Ordering::Relaxed) != 0;
-        };
-        slot.kind_detail.store(event.kind as u64 | (u64::from(event.detail) << 32), Ordering::Relaxed);
-        slot.who.store(u64::from(event.pid) | (u64::from(event.tid) << 32), Ordering::Relaxed);
-        slot.file.store(u64::from(event.file) | (u64::from(event.generation) << 32), Ordering::Relaxed);
-        slot.offset.store(event.offset, Ordering::Relaxed);
-        slot.len.store(event.len, Ordering::Relaxed);
-        slot.at_ns.store(event.at_ns, Ordering::Relaxed);
-        slot.fd_waited
-            .store(u64::from(event.fd as u32) | (u64::from(event.waited_ns) << 32), Ordering::Relaxed);
-        // A pusher that was stopped here so long that the agent gave its place away must not publish any more.
-        let _ = slot.seq.compare_exchange(tail, tail.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed);
-        self.asleep.load(Ordering::SeqCst) != 0
-    }
-
-    /// Claims the next place. `None` where the ring is full, or others are always quicker, or its words are not ours: a program
-    /// that waits for better ones would wait for ever.
-    fn claim(&self) -> Option<(u64, &EventSlot)> {
-        let mut tail = self.tail.load(Ordering::Relaxed);
-        for _ in 0..CLAIMS_MAX {
-            let slot = &self.ring[tail as usize % EVENTS_MAX];
-            let seq = slot.seq.load(Ordering::Acquire);
-            if seq == tail {
-                let next = tail.wrapping_add(1);
-                match self.tail.compare_exchange_weak(tail, next, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => return Some((tail, slot)),
-                    Err(now) => tail = now,
-                }
-            } else if seq < tail {
-                return None;
-            } else {
-                tail = self.tail.load(Ordering::Relaxed);
-            }
-        }
-        None
-    }
-
-    /// Takes the oldest event. `None` when there is none, or when the oldest is claimed but not yet published: see
-    /// [`Segment::skip_stuck`].
-    pub fn pop(&self) -> Option<Event> {
-        // One look at each place: programs that write what is no event, as fast as we read, keep nobody here.
-        for _ in 0..EVENTS_MAX {
-            if let Some(event) = self.pop_place()? {
-                return Some(event);
-            }
-        }
-        None
-    }
-
-    /// Takes what lies in the oldest place: `Some(None)` where that is no event, `None` where nothing is there.
-    fn pop_place(&self) -> Option<Option<Event>> {
-        let head = self.head.load(Ordering::Relaxed);
-        let slot = &self.ring[head as usize % EVENTS_MAX];
-        if slot.seq.load(Ordering::Acquire) != head.wrapping_add(1) {
-            return None;
-        }
-        let kind_detail = slot.kind_detail.load(Ordering::Relaxed);
-        let who = slot.who.load(Ordering::Relaxed);
-        let file = slot.file.load(Ordering::Relaxed);
-        let fd_waited = slot.fd_waited.load(Ordering::Relaxed);
-        let event = Kind::from_byte(kind_detail as u8).map(|kind| Event {
-            kind,
-            detail: (kind_detail >> 32) as u32,
-            pid: who as u32,
-            tid: (who >> 32) as u32,
-            fd: fd_waited as u32 as i32,
-            file: file as u32,
-            generation: (file >> 32) as u32,
-            offset: slot.offset.load(Ordering::Relaxed),
-            len: slot.len.load(Ordering::Relaxed),
-            at_ns: slot.at_ns.load(Ordering::Relaxed),
-            waited_ns: (fd_waited >> 32) as u32,
-        });
-        self.give_back(head);
-        Some(event)
-    }
-
-    /// Whether anything lies in the ring, published or not.
-    pub fn has_events(&self) -> bool {
-        self.tail.load(Ordering::SeqCst) != self.head.load(Ordering::Relaxed)
-    }
-
-    /// Gives away the place of a pusher that claimed it and never published: it was killed in between, or stopped. The
-    /// agent calls this when [`Segment::pop`] has found the same place claimed for longer than it is willing to wait.
-    pub fn skip_stuck(&self) {
-        let head = self.head.load(Ordering::Relaxed);
-        let slot = &self.ring[head as usize % EVENTS_MAX];
-        if self.tail.load(Ordering::SeqCst) != head && slot.seq.load(Ordering::SeqCst) != head.wrapping_add(1)
-        {
-            self.give_back(head);
-        }
-    }
-
-    fn give_back(&self, head: u64) {
-        let next_round = head.wrapping_add(EVENTS_MAX as u64);
-        self.ring[head as usize % EVENTS_MAX].seq.store(next_round, Ordering::Release);
-        self.head.store(head.wrapping_add(1), Ordering::Relaxed);
-    }
-
-    // ---- files -----------------------------------------------------------------------------------------------------
-
-    /// Finds or claims the slot of the file (`dev`, `ino`). `None` when its neighbourhood is full: leave it alone.
-    pub fn bind(&self, dev: u64, ino: u64, size: u64) -> Option<FileRef> {
-        let key = mix(dev.rotate_left(32) ^ mix(ino)) | 1;
-        for probe in 0..FILE_PROBES_MAX {
-            let index = (key as usize >> 8).wrapping_add(probe) % FILES_MAX;
-            let slot = &self.files[index];
-            match slot.key.compare_exchange(0, key, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    slot.dev.store(dev, Ordering::Relaxed);
-                    slot.ino.store(ino, Ordering::Relaxed);
-                    slot.size.store(size, Ordering::Relaxed);
-                    slot.ignored.store(0, Ordering::Relaxed);
-                    slot.kernel.store(self.kernel_default.load(Ordering::Relaxed), Ordering::Release);
-                }
-                Err(found) if found == key => {}
-                Err(_) => continue,
-            }
-            return Some(FileRef {
-                index: index as u32,
-                generation: slot.generation.load(Ordering::Acquire),
-            });
-        }
-        None
-    }
-
-    /// The slot at `index`, if there is such an index.
-    pub fn file(&self, index: u32) -> Option<&FileSlot> {
-        self.files.get(index as usize)
-    }
-
-    /// Agent: frees a slot; descriptors bound to it find their generation stale and bind anew.
-    pub fn recycle(&self, index: u32) {
-        if let Some(slot) = self.file(index) {
-            slot.generation.fetch_add(1, Ordering::AcqRel);
-            slot.key.store(0, Ordering::Release);
-        }
-    }
-
-    // ---- leaves ----------------------------------------------------------------------------------------------------
-
-    /// Shim: the hit. Whether bytes `[offset, end)` of `file` lie in one page or two that are settled and whose use is
-    /// known already, so that there is nothing to do; otherwise [`Segment::touch`] says how they stand. A third of its
-    /// instructions.
-    #[inline(always)]
-    pub fn is_hit(&self, file: u32, offset: u64, end: u64) -> bool {
-        let (first, last) = (offset >> 12, end.wrapping_sub(1) >> 12);
-        let more = last.wrapping_sub(first);
-        let slot = &self.leaves[leaf_index(file, first >> 6)];
-        let pages = slot.settled.load(Ordering::Relaxed) & slot.used.load(Ordering::Relaxed);
-        let wanted = 1 + 2 * (more & 1);
-        more <= 1
-            && slot.key.load(Ordering::Acquire) == leaf_key(file, first >> 6)
-            && (pages >> (first & 63)) & wanted == wanted
-    }
-
-    /// Shim: how bytes `[offset, offset + len)` of `file` stand, and marks their pages used. Reads over more than two
-    /// leaves are judged by their first and last: a mark in between is met by the agent's own clock. O(1).
-    #[inline]
-    pub fn touch(&self, file: u32, offset: u64, len: u64) -> Standing {
-        let first = offset >> 12;
-        let last = offset.saturating_add(len.max(1) - 1) >> 12;
-        if first >> 6 == last >> 6 {
-            return self.touch_leaf(file, first >> 6, mask(first & 63, last & 63));
-        }
-        let mut standing = self.touch_leaf(file, first >> 6, mask(first & 63, 63));
-        let mut leaf = (first >> 6) + 1;
-        while leaf < last >> 6 && leaf < (first >> 6) + 9 {
-            standing = standing.louder(self.touch_leaf(file, leaf, !0));
-            leaf += 1;
-        }
-        standing.louder(self.touch_leaf(file, last >> 6, mask(0, last & 63)))
-    }
-
-    #[inline]
-    fn touch_leaf(&self, file: u32, leaf: u64, pages: u64) -> Standing {
-        let slot = &self.leaves[leaf_index(file, leaf)];
-        if slot.key.load(Ordering::Acquire) != leaf_key(file, leaf) {
-            return Standing::Loud;
-        }
-        if slot.used.load(Ordering::Relaxed) & pages != pages {
-            slot.used.fetch_or(pages, Ordering::Relaxed);
-        }
-        if slot.quiet.load(Ordering::Relaxed) & pages != pages {
-            Standing::Loud
-        } else if slot.settled.load(Ordering::Relaxed) & pages != pages {
-            Standing::Quiet
-        } else {
-            Standing::Settled
-        }
-    }
-
-    /// Agent: sets the bits of 64 pages of `file` from `leaf * 64`. Returns what was displaced or harvested: the leaf
-    /// that held the place before (possibly the same) and its used bits, which are cleared.
-    pub fn publish(&self, file: u32, leaf: u64, quiet: u64, settled: u64) -> Option<Harvest> {
-        let slot = &self.leaves[leaf_index(file, leaf)];
-        let key = leaf_key(file, leaf);
-        let held = slot.key.load(Ordering::Relaxed);
-        let harvest = self.harvest_slot(slot, held);
-        if held != key {
-            slot.key.store(0, Ordering::Release);
-            slot.used.store(0, Ordering::Relaxed);
-        }
-        slot.quiet.store(quiet, Ordering::Relaxed);
-        slot.settled.store(settled & quiet, Ordering::Relaxed);
-        slot.key.store(key, Ordering::Release);
-        harvest
-    }
-
-    /// Agent: takes and clears the used bits of a leaf, if it still has its place.
-    pub fn harvest(&self, file: u32, leaf: u64) -> Option<Harvest> {
-        let slot = &self.leaves[leaf_index(file, leaf)];
-        let key = leaf_key(file, leaf);
-        (slot.key.load(Ordering::Relaxed) == key).then(|| self.harvest_slot(slot, key)).flatten()
-    }
-
-    fn harvest_slot(&self, slot: &LeafSlot, held: u64) -> Option<Harvest> {
-        if held == 0 || slot.used.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let used = slot.used.swap(0, Ordering::Relaxed);
-        Some(Harvest { file: (held >> 40).wrapping_sub(1) as u32, leaf: held & LEAF_MASK, used })
-    }
-}
-
-/// Pages of a leaf that were read since somebody last looked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Harvest {
-    /// Index of the file's slot.
-    pub file: u32,
-    /// Leaf number: pages `[64 * leaf, 64 * leaf + 64)`.
-    pub leaf: u64,
-    /// One bit a page.
-    pub used: u64,
-}
-
-impl Standing {
-    const fn louder(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Loud, _) | (_, Self::Loud) => Self::Loud,
-            (Self::Quiet, _) | (_, Self::Quiet) => Self::Quiet,
-            _ => Self::Settled,
-        }
-    }
-}
-
-const LEAF_MASK: u64 = (1 << 40) - 1;
-
-/// Leaf and file in one nonzero word: 40 bits of leaf (2^58 bytes), 24 bits of file index plus one.
-const fn leaf_key(file: u32, leaf: u64) -> u64 {
-    ((file as u64 + 1) << 40) | (leaf & LEAF_MASK)
-}
-
-/// Neighbouring leaves of a file lie side by side, so a stream walks through the table; files start apart.
-const fn leaf_index(file: u32, leaf: u64) -> usize {
-    (leaf.wrapping_add((file as u64).wrapping_mul(0x9E37_79B1)) % LEAVES_MAX as u64) as usize
-}
-
-/// Bits `[first, last]`.
-const fn mask(first: u64, last: u64) -> u64 {
-    (!0 << first) & (!0 >> (63 - last))
-}
-
-/// SplitMix64's finaliser: a cheap, good mix of 64 bits.
-const fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]
 mod tests {
     extern crate std;
+    use super::leaves::leaf_index;
     use super::*;
     use std::alloc::{Layout, alloc_zeroed};
     use std::boxed::Box;

@@ -1,0 +1,157 @@
+//! Leaves: 64 pages of a file, which of them nobody needs to hear of, and which were read.
+//!
+//! ```text
+//! page      8 7 6 5 4 3 2 1 0       the test `quiet_pages_are_quiet_and_leave_a_trace`
+//! quiet     0 1 1 1 1 1 1 1 1       a read of 0 is settled, of 4 quiet, of 7 and 8 loud
+//! settled   0 0 0 0 0 1 1 1 1
+//! used      1 1 0 0 1 0 0 0 1       what the agent harvests
+//! ```
+
+use crate::Segment;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Leaves of 64 pages whose bits a run can hold at once.
+pub const LEAVES_MAX: usize = 65_536;
+
+/// The bits of 64 pages of a file, direct-mapped: a leaf that loses its place is simply not quiet any more.
+#[repr(C, align(32))]
+pub struct LeafSlot {
+    pub(crate) key: AtomicU64,
+    quiet: AtomicU64,
+    settled: AtomicU64,
+    pub(crate) used: AtomicU64,
+}
+
+/// How the shim finds the pages of a read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Nobody needs to hear of it and it need not be timed.
+    Settled,
+    /// Nobody needs to hear of it beforehand; tell if it was slow.
+    Quiet,
+    /// Tell before reading.
+    Loud,
+}
+
+impl Segment {
+    /// Shim: the hit. Whether bytes `[offset, end)` of `file` lie in one page or two that are settled and whose use is
+    /// known already, so that there is nothing to do; otherwise [`Segment::touch`] says how they stand. A third of its
+    /// instructions.
+    #[inline(always)]
+    pub fn is_hit(&self, file: u32, offset: u64, end: u64) -> bool {
+        let (first, last) = (offset >> 12, end.wrapping_sub(1) >> 12);
+        let more = last.wrapping_sub(first);
+        let slot = &self.leaves[leaf_index(file, first >> 6)];
+        let pages = slot.settled.load(Ordering::Relaxed) & slot.used.load(Ordering::Relaxed);
+        let wanted = 1 + 2 * (more & 1);
+        more <= 1
+            && slot.key.load(Ordering::Acquire) == leaf_key(file, first >> 6)
+            && (pages >> (first & 63)) & wanted == wanted
+    }
+
+    /// Shim: how bytes `[offset, offset + len)` of `file` stand, and marks their pages used. Reads over more than two
+    /// leaves are judged by their first and last: a mark in between is met by the agent's own clock. O(1).
+    #[inline]
+    pub fn touch(&self, file: u32, offset: u64, len: u64) -> Standing {
+        let first = offset >> 12;
+        let last = offset.saturating_add(len.max(1) - 1) >> 12;
+        if first >> 6 == last >> 6 {
+            return self.touch_leaf(file, first >> 6, mask(first & 63, last & 63));
+        }
+        let mut standing = self.touch_leaf(file, first >> 6, mask(first & 63, 63));
+        let mut leaf = (first >> 6) + 1;
+        while leaf < last >> 6 && leaf < (first >> 6) + 9 {
+            standing = standing.louder(self.touch_leaf(file, leaf, !0));
+            leaf += 1;
+        }
+        standing.louder(self.touch_leaf(file, last >> 6, mask(0, last & 63)))
+    }
+
+    #[inline]
+    fn touch_leaf(&self, file: u32, leaf: u64, pages: u64) -> Standing {
+        let slot = &self.leaves[leaf_index(file, leaf)];
+        if slot.key.load(Ordering::Acquire) != leaf_key(file, leaf) {
+            return Standing::Loud;
+        }
+        if slot.used.load(Ordering::Relaxed) & pages != pages {
+            slot.used.fetch_or(pages, Ordering::Relaxed);
+        }
+        if slot.quiet.load(Ordering::Relaxed) & pages != pages {
+            Standing::Loud
+        } else if slot.settled.load(Ordering::Relaxed) & pages != pages {
+            Standing::Quiet
+        } else {
+            Standing::Settled
+        }
+    }
+
+    /// Agent: sets the bits of 64 pages of `file` from `leaf * 64`. Returns what was displaced or harvested: the leaf
+    /// that held the place before (possibly the same) and its used bits, which are cleared.
+    pub fn publish(&self, file: u32, leaf: u64, quiet: u64, settled: u64) -> Option<Harvest> {
+        let slot = &self.leaves[leaf_index(file, leaf)];
+        let key = leaf_key(file, leaf);
+        let held = slot.key.load(Ordering::Relaxed);
+        let harvest = self.harvest_slot(slot, held);
+        if held != key {
+            slot.key.store(0, Ordering::Release);
+            slot.used.store(0, Ordering::Relaxed);
+        }
+        slot.quiet.store(quiet, Ordering::Relaxed);
+        slot.settled.store(settled & quiet, Ordering::Relaxed);
+        slot.key.store(key, Ordering::Release);
+        harvest
+    }
+
+    /// Agent: takes and clears the used bits of a leaf, if it still has its place.
+    pub fn harvest(&self, file: u32, leaf: u64) -> Option<Harvest> {
+        let slot = &self.leaves[leaf_index(file, leaf)];
+        let key = leaf_key(file, leaf);
+        (slot.key.load(Ordering::Relaxed) == key).then(|| self.harvest_slot(slot, key)).flatten()
+    }
+
+    fn harvest_slot(&self, slot: &LeafSlot, held: u64) -> Option<Harvest> {
+        if held == 0 || slot.used.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let used = slot.used.swap(0, Ordering::Relaxed);
+        Some(Harvest { file: (held >> 40).wrapping_sub(1) as u32, leaf: held & LEAF_MASK, used })
+    }
+}
+
+/// Pages of a leaf that were read since somebody last looked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Harvest {
+    /// Index of the file's slot.
+    pub file: u32,
+    /// Leaf number: pages `[64 * leaf, 64 * leaf + 64)`.
+    pub leaf: u64,
+    /// One bit a page.
+    pub used: u64,
+}
+
+impl Standing {
+    const fn louder(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Loud, _) | (_, Self::Loud) => Self::Loud,
+            (Self::Quiet, _) | (_, Self::Quiet) => Self::Quiet,
+            _ => Self::Settled,
+        }
+    }
+}
+
+const LEAF_MASK: u64 = (1 << 40) - 1;
+
+/// Leaf and file in one nonzero word: 40 bits of leaf (2^58 bytes), 24 bits of file index plus one.
+const fn leaf_key(file: u32, leaf: u64) -> u64 {
+    ((file as u64 + 1) << 40) | (leaf & LEAF_MASK)
+}
+
+/// Neighbouring leaves of a file lie side by side, so a stream walks through the table; files start apart.
+pub(crate) const fn leaf_index(file: u32, leaf: u64) -> usize {
+    (leaf.wrapping_add((file as u64).wrapping_mul(0x9E37_79B1)) % LEAVES_MAX as u64) as usize
+}
+
+/// Bits `[first, last]`.
+const fn mask(first: u64, last: u64) -> u64 {
+    (!0 << first) & (!0 >> (63 - last))
+}
