@@ -12,19 +12,21 @@
 //!
 //! Verification takes one word of each page of each read; wrong bytes are an outcome to report, never a panic.
 
+mod seen;
+mod stage;
+
+pub(crate) use seen::{FIRST_READS, Report};
+
 use super::failure::{DATA, Failure, IO_ERROR, USAGE};
-use bowwave_fuse::content;
 use bowwave_lab::{Dispatch, Pace, Params, Plan, find};
-use hdrhistogram::Histogram;
+use seen::{PhaseReport, Seen, report};
 use serde::{Deserialize, Serialize};
+use stage::{Stage, Step, first_wrong, open, read_all};
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -81,71 +83,6 @@ pub(crate) enum Event {
     End { report: Box<Report> },
 }
 
-/// What the player saw.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
-    /// From the start to the end of the last thread.
-    pub(crate) elapsed_ns: u64,
-    /// Stopped at its time cap.
-    pub(crate) capped: bool,
-    /// Reads made by each thread.
-    pub(crate) done: Vec<u64>,
-    /// Bytes read, repeats and all.
-    pub(crate) bytes: u64,
-    /// Reads that failed.
-    pub(crate) errors: u64,
-    /// Reads that returned wrong bytes.
-    pub(crate) wrong: u64,
-    /// The first of either, in words.
-    pub(crate) first_error: Option<String>,
-    /// Time spent in reads, all threads together.
-    pub(crate) wait_ns: u64,
-    /// Half of the reads took at most this.
-    pub(crate) p50_ns: u64,
-    /// 99 % of the reads took at most this.
-    pub(crate) p99_ns: u64,
-    /// The slowest read.
-    pub(crate) max_ns: u64,
-    /// Time that `cat` took, if it went first; part of `elapsed_ns`.
-    pub(crate) cat_ns: u64,
-    /// Each phase's time and stall.
-    pub(crate) phases: Vec<PhaseReport>,
-    /// How well a pace was kept.
-    pub(crate) paced: Option<PacedReport>,
-}
-
-/// One phase of a plan that changes its behaviour.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PhaseReport {
-    pub(crate) name: String,
-    pub(crate) start_ns: u64,
-    /// Time spent in the phase's reads.
-    pub(crate) wait_ns: u64,
-    /// Time spent in its first [`FIRST_READS`] reads: what the change cost.
-    pub(crate) first_wait_ns: u64,
-    pub(crate) reads: u64,
-}
-
-/// Reads after a change that count as its start.
-pub(crate) const FIRST_READS: u64 = 64;
-
-/// Many streams at a given rate.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PacedReport {
-    /// Bytes that all streams together want in a second.
-    pub(crate) demand_bytes_per_s: u64,
-    /// Bytes used in the measured part.
-    pub(crate) measured_bytes: u64,
-    /// How long that was.
-    pub(crate) measured_ns: u64,
-    /// Bytes used in each second from the start on.
-    pub(crate) by_second: Vec<u64>,
-    /// Reads of the measured part that began more than 100 ms late.
-    pub(crate) late: u64,
-    /// 99 % of reads of the measured part began at most so late.
-    pub(crate) late_p99_ns: u64,
-}
-
 /// Plays `text`, a [`Spec`] in JSON; the exit code says whether every read was right.
 pub(crate) fn main(text: &str) -> Result<(), Failure> {
     let spec: Spec = serde_json::from_str(text).map_err(|error| {
@@ -167,269 +104,6 @@ fn say(event: &Event) {
     line.push('\n');
     // Nobody listening is the parent's business; the reads go on.
     let _ = io::stdout().lock().write_all(line.as_bytes());
-}
-
-/// One read, as small as it can be: pace and memory are measured together.
-#[derive(Clone, Copy)]
-struct Step {
-    offset: u64,
-    think_ns: u32,
-    fd: u32,
-    asked: u32,
-    used: u32,
-}
-
-/// A plan made ready: reads by thread, descriptors to open.
-struct Stage {
-    root: PathBuf,
-    names: Vec<String>,
-    ids: Vec<u64>,
-    files: Vec<u32>,
-    doors: Vec<Door>,
-    steps: Vec<Vec<Step>>,
-    threads: usize,
-    dispatch: Dispatch,
-    pace: Option<Pace>,
-    phases: Vec<(usize, String)>,
-    spans: Vec<(u32, u64, u64)>,
-    verify: bool,
-    random_advice: bool,
-    mapped: bool,
-}
-
-/// A descriptor: opened at its first read, closed after its last.
-struct Door {
-    fd: AtomicI32,
-    opening: Mutex<()>,
-    /// Where the file is mapped, if it is one to be touched; it stays so until the player ends.
-    map: OnceLock<Mapping>,
-    /// Reads left; never reaches 0 where it is not known beforehand who reads what.
-    left: AtomicU64,
-}
-
-const CLOSED: i32 = -1;
-
-impl Stage {
-    fn of(plan: Plan, spec: &Spec) -> Self {
-        let queue = plan.dispatch != Dispatch::Assigned;
-        let mut steps = vec![Vec::new(); if queue { 1 } else { plan.threads as usize }];
-        let mut left = vec![if queue { 1 } else { 0 }; plan.descriptors.len()];
-        for op in &plan.ops {
-            let thread = if queue { 0 } else { op.thread as usize };
-            left[op.fd as usize] += 1;
-            steps[thread].push(Step {
-                offset: op.offset,
-                think_ns: u32::try_from(op.think_ns).unwrap_or(u32::MAX),
-                fd: op.fd,
-                asked: op.asked as u32,
-                used: op.used as u32,
-            });
-        }
-        steps.iter_mut().for_each(Vec::shrink_to_fit);
-        Self {
-            root: spec.root.clone(),
-            ids: plan.files.iter().map(|file| content::file_id(&file.name)).collect(),
-            files: plan.descriptors.clone(),
-            doors: left
-                .into_iter()
-                .map(|left| Door {
-                    fd: AtomicI32::new(CLOSED),
-                    opening: Mutex::new(()),
-                    map: OnceLock::new(),
-                    left: AtomicU64::new(left),
-                })
-                .collect(),
-            threads: plan.threads as usize,
-            dispatch: plan.dispatch,
-            pace: plan.pace,
-            phases: plan.phases.iter().map(|phase| (phase.first_op, phase.name.clone())).collect(),
-            spans: plan.spans().into_iter().map(|(file, (from, to))| (file, from, to)).collect(),
-            names: plan.files.into_iter().map(|file| file.name).collect(),
-            steps,
-            verify: spec.verify,
-            random_advice: spec.random_advice,
-            mapped: plan.mapped,
-        }
-    }
-
-    fn path(&self, file: u32) -> PathBuf {
-        self.root.join(&self.names[file as usize])
-    }
-
-    /// The open descriptor behind `door`.
-    fn enter(&self, door: u32) -> io::Result<i32> {
-        let slot = &self.doors[door as usize];
-        let fd = slot.fd.load(Relaxed);
-        if fd != CLOSED {
-            return Ok(fd);
-        }
-        let _one_opens = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.fd.load(Relaxed) == CLOSED {
-            let fd = open(&self.path(self.files[door as usize]))?;
-            if self.random_advice {
-                // SAFETY: a descriptor of our own; the call touches no memory.
-                unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_RANDOM) };
-            }
-            slot.fd.store(fd, Relaxed);
-        }
-        Ok(slot.fd.load(Relaxed))
-    }
-
-    /// Touches each page of `[offset, offset + len)` once, and puts what it found into `buffer`, a word a page.
-    fn touch(&self, door: u32, buffer: &mut [u8], offset: u64, len: usize) -> io::Result<usize> {
-        let fd = self.enter(door)?;
-        let slot = &self.doors[door as usize];
-        if slot.map.get().is_none() {
-            let _one_maps = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
-            if slot.map.get().is_none() {
-                let _ = slot.map.set(Mapping::of(fd, self.random_advice)?);
-            }
-        }
-        let map = slot.map.get().expect("set above");
-        for at in (0..len).step_by(PAGE as usize) {
-            let place = offset as usize + at;
-            if place + 8 > map.len {
-                return Ok(at);
-            }
-            // SAFETY: eight bytes inside a mapping that lives as long as the stage, of a file that nobody shortens; aligned,
-            // since offsets of touches are whole pages.
-            let word = unsafe { map.at.as_ptr().byte_add(place).read_volatile() };
-            buffer[at..at + 8].copy_from_slice(&word.to_ne_bytes());
-        }
-        Ok(len)
-    }
-
-    /// One read through `door` is done.
-    fn leave(&self, door: u32) {
-        let slot = &self.doors[door as usize];
-        if slot.left.fetch_sub(1, Relaxed) == 1 {
-            // SAFETY: opened by us, and its last read is done.
-            unsafe { libc::close(slot.fd.swap(CLOSED, Relaxed)) };
-        }
-    }
-}
-
-/// A whole file, mapped.
-struct Mapping {
-    at: NonNull<u64>,
-    len: usize,
-}
-
-// SAFETY: memory that is only read.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn of(fd: i32, random_advice: bool) -> io::Result<Self> {
-        // SAFETY: all-zero bytes are a stat; a new mapping at an address of the kernel's choice, and advice on it.
-        unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            if libc::fstat(fd, &mut stat) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let len = stat.st_size as usize;
-            let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
-            if at == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            if random_advice {
-                libc::madvise(at, len, libc::MADV_RANDOM);
-            }
-            Ok(Self { at: NonNull::new(at.cast()).expect("mmap never returns null"), len })
-        }
-    }
-}
-
-fn open(path: &Path) -> io::Result<i32> {
-    let text = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: a string that ends with a zero byte.
-    match unsafe { libc::open(text.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) } {
-        CLOSED => Err(io::Error::last_os_error()),
-        fd => Ok(fd),
-    }
-}
-
-/// `pread` until all of `buffer` is filled or the file ends.
-fn read_all(fd: i32, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        let rest = &mut buffer[got..];
-        // SAFETY: `rest` is writable for its whole length.
-        let n = unsafe {
-            libc::pread(fd, rest.as_mut_ptr().cast(), rest.len(), (offset + got as u64) as libc::off_t)
-        };
-        match n {
-            0 => break,
-            1.. => got += n as usize,
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(got)
-}
-
-/// The offset of the first word of `bytes` that is not what the file holds; one word of each page is looked at.
-fn first_wrong(id: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
-    let end = offset + bytes.len() as u64;
-    if offset.next_multiple_of(8) + 8 > end {
-        return content::first_wrong(id, offset, bytes);
-    }
-    let mut at = offset.next_multiple_of(8);
-    while at + 8 <= end {
-        let here = (at - offset) as usize;
-        let word = u64::from_le_bytes(bytes[here..here + 8].try_into().expect("eight bytes"));
-        if word != content::word(id, at / 8) {
-            return Some(at);
-        }
-        at = (at / PAGE + 1) * PAGE;
-    }
-    None
-}
-
-/// What one thread saw.
-struct Seen {
-    done: u64,
-    bytes: u64,
-    errors: u64,
-    wrong: u64,
-    first_error: Option<String>,
-    wait_ns: u64,
-    latency: Histogram<u32>,
-    phases: Vec<PhaseReport>,
-    late: Histogram<u32>,
-    late_reads: u64,
-    measured: u64,
-    by_second: Vec<u64>,
-}
-
-impl Seen {
-    /// `figures` significant ones of each time: two take 17 KB a thread, one 2 KB.
-    fn new(figures: u8) -> Self {
-        let histogram = || Histogram::new_with_bounds(1, 600_000_000_000, figures).expect("sane bounds");
-        Self {
-            done: 0,
-            bytes: 0,
-            errors: 0,
-            wrong: 0,
-            first_error: None,
-            wait_ns: 0,
-            latency: histogram(),
-            phases: Vec::new(),
-            late: histogram(),
-            late_reads: 0,
-            measured: 0,
-            by_second: Vec::new(),
-        }
-    }
-
-    fn complain(&mut self, sentence: String) {
-        self.first_error.get_or_insert(sentence);
-    }
 }
 
 /// What all threads share while they play.
@@ -618,49 +292,11 @@ fn play(spec: &Spec) -> Result<Report, Failure> {
     Ok(report(&stage, seen, elapsed, cat_took, capped.into_inner()))
 }
 
-fn report(stage: &Stage, seen: Vec<Seen>, elapsed: Duration, cat_took: Duration, capped: bool) -> Report {
-    let (elapsed_ns, cat_ns) = (elapsed.as_nanos() as u64, cat_took.as_nanos() as u64);
-    let mut total = Report { elapsed_ns, capped, cat_ns, ..Report::default() };
-    let mut latency = Histogram::<u32>::new(2).expect("two figures");
-    let mut late = latency.clone();
-    let mut paced = stage.pace.map(|pace| PacedReport {
-        demand_bytes_per_s: pace.bytes_per_s * stage.threads as u64,
-        measured_bytes: 0,
-        measured_ns: pace.measure_ns,
-        by_second: Vec::new(),
-        late: 0,
-        late_p99_ns: 0,
-    });
-    for one in seen {
-        total.done.push(one.done);
-        total.bytes += one.bytes;
-        total.errors += one.errors;
-        total.wrong += one.wrong;
-        total.wait_ns += one.wait_ns;
-        total.first_error = total.first_error.or(one.first_error);
-        total.phases.extend(one.phases);
-        latency.add(&one.latency).expect("it grows by itself");
-        late.add(&one.late).expect("it grows by itself");
-        if let Some(paced) = &mut paced {
-            paced.measured_bytes += one.measured;
-            paced.late += one.late_reads;
-            paced.by_second.resize(one.by_second.len().max(paced.by_second.len()), 0);
-            paced.by_second.iter_mut().zip(one.by_second).for_each(|(all, one)| *all += one);
-        }
-    }
-    if let Some(paced) = &mut paced {
-        paced.late_p99_ns = late.value_at_quantile(0.99);
-    }
-    total.p50_ns = latency.value_at_quantile(0.5);
-    total.p99_ns = latency.value_at_quantile(0.99);
-    total.max_ns = latency.max();
-    total.paced = paced;
-    total
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowwave_fuse::content;
+    use std::path::Path;
 
     fn spec(root: &Path, pattern: &str) -> Spec {
         Spec {
