@@ -8,6 +8,7 @@
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod cachestat;
 mod dir;
 mod error;
 mod faulty;
@@ -26,6 +27,7 @@ mod storage;
 mod traced;
 mod tree;
 
+pub use cachestat::cached_pages;
 pub use dir::DirTree;
 pub use error::Error;
 pub use faulty::{Faults, FaultyStorage};

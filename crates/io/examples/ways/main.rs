@@ -18,7 +18,7 @@
 //! storage    FileStorage: what it chooses
 //! ```
 
-use bowwave_io::{FileStorage, Storage, Until};
+use bowwave_io::{FileStorage, Storage, Until, cached_pages};
 use rings::{Shared, drive};
 use std::error::Error;
 use std::fs::File;
@@ -159,14 +159,6 @@ fn cpu_us() -> f64 {
     us(usage.ru_utime) + us(usage.ru_stime)
 }
 
-/// Bytes of the first `len` that the kernel's cache holds.
-fn cached_bytes(file: &File, len: u64) -> u64 {
-    let (range, mut counts) = ([0, len], [0u64; 5]);
-    // SAFETY: `cachestat` takes two numbers and fills five; both outlive the call.
-    unsafe { libc::syscall(451, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
-    counts[0] * 4096
-}
-
 fn measure(way: Way, path: &Path, len: u64, load: &Load, offsets: &[u64]) -> io::Result<Cost> {
     let file = File::open(path)?;
     // SAFETY: advice on our own descriptor.
@@ -178,7 +170,8 @@ fn measure(way: Way, path: &Path, len: u64, load: &Load, offsets: &[u64]) -> io:
     perform(way, path, load, offsets)?;
     let (wall, cpu) = (begun.elapsed().as_micros() as f64, cpu_us() - cpu);
     let reads = offsets.len() as f64;
-    let kept = (cached_bytes(&file, len) as f64 / (reads * load.bytes as f64)).min(1.0);
+    let cached = cached_pages(&file, 0, len).unwrap_or(0) * 4096;
+    let kept = (cached as f64 / (reads * load.bytes as f64)).min(1.0);
     Ok(Cost { wall: wall / reads, cpu: cpu / reads, kept })
 }
 

@@ -8,6 +8,7 @@ use super::failure::{CANNOT_CREATE, Failure, NO_PERMISSION, OS_ERROR, UNAVAILABL
 use super::thrash::Thrash;
 use super::undo::{Guard, Undo, stopped};
 use bowwave_fuse::{Stats, content};
+use bowwave_io::cached_pages;
 use bowwave_lab::{DeviceModel, Plan};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -222,7 +223,8 @@ impl Place {
             loop {
                 // SAFETY: a descriptor of our own; the calls touch no memory of ours.
                 unsafe { libc::posix_fadvise(opened.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-                match cached_pages(&opened) {
+                // Where the kernel does not tell, nobody can say, and 0 is assumed.
+                match cached_pages(&opened, 0, 0).unwrap_or(0) {
                     0 => break,
                     left if asked.elapsed() > QUIET_TIME_MAX => {
                         let sentence = format!(
@@ -254,17 +256,6 @@ impl Place {
         }
         Ok(())
     }
-}
-
-/// Pages of `file` in the page cache, by cachestat(2); where the kernel has none, nobody can say and 0 is assumed.
-fn cached_pages(file: &File) -> u64 {
-    const CACHESTAT: libc::c_long = 451;
-    let (range, mut found) = ([0_u64, 0], [0_u64; 5]);
-    // SAFETY: both arrays are as large as the call's structures and outlive it.
-    let outcome = unsafe {
-        libc::syscall(CACHESTAT, file.as_raw_fd() as libc::c_uint, range.as_ptr(), found.as_mut_ptr(), 0)
-    };
-    if outcome == 0 { found[0] } else { 0 }
 }
 
 /// Whether `path` holds what the generated file `name` holds, as far as its first data tells.

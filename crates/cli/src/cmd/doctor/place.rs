@@ -6,6 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use bowwave_core::PAGE_SIZE;
+use bowwave_io::cached_pages;
+
 use crate::cmd::bench::failure::{CANNOT_CREATE, Failure, NO_INPUT, UNAVAILABLE};
 
 /// The file that is made: ten touches shall not fall into each other's windows of 8 MiB too often.
@@ -63,10 +66,7 @@ impl Place {
 
 /// Bytes of the file that the page cache holds, where the kernel tells (Linux 6.5).
 pub(super) fn cached_bytes(file: &File) -> Option<u64> {
-    let (range, mut stat) = ([0u64, 0], [0u64; 5]);
-    // SAFETY: cachestat takes two structures of two and five words; both live through the call.
-    let rc = unsafe { libc::syscall(451, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
-    (rc == 0).then_some(stat[0] * 4096)
+    cached_pages(file, 0, 0).ok().map(|pages| pages * PAGE_SIZE)
 }
 
 /// A new file in `dir`, written out, without a name.

@@ -31,6 +31,7 @@
 
 use super::seen::Seen;
 use super::{SLICES_MAX, preadv};
+use crate::cached_pages;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -164,18 +165,6 @@ fn is_scarce(file: &File) -> bool {
     // SAFETY: the structure is plain numbers and outlives the call.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     failed != 0 || file.as_raw_fd() as u64 > limit.rlim_cur / 2
-}
-
-/// Pages of a range that the kernel's cache holds.
-fn cached_pages(file: &File, offset: u64, bytes: u64) -> io::Result<u64> {
-    /// The same number on all machines that Rust knows; libc does not name it on most.
-    const SYS_CACHESTAT: libc::c_long = 451;
-    let range = [offset, bytes];
-    let mut counts = [0u64; 5];
-    // SAFETY: the kernel's `cachestat_range` is these two numbers, its `cachestat` these five; both outlive the call.
-    let failed =
-        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
-    if failed == 0 { Ok(counts[0]) } else { Err(io::Error::last_os_error()) }
 }
 
 /// No such call, not of this file, not for us, not so.
