@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod lab;
+pub(crate) mod mapping;
 pub(crate) mod mount;
 pub(crate) mod run;
 mod serving;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::place::{BYTES_MIN, cached_bytes};
 use crate::cmd::bench::failure::{Failure, IO_ERROR, OS_ERROR, SOFTWARE, USAGE};
+use crate::cmd::mapping::Mapping;
 
 pub(super) struct Job {
     pub(super) name: &'static str,
@@ -102,23 +103,16 @@ pub(super) fn play(job: &str, path: &Path, seed: u64) -> Result<(), Failure> {
 
 /// Ten pages, drawn from the seed, through a mapping of the whole file.
 fn touch(file: &File, size: u64, seed: u64) -> std::io::Result<()> {
-    let len = size as usize;
-    // SAFETY: a new mapping at an address of the kernel's choice, read inside its length and given back. Should somebody
-    // shorten the file meanwhile, this process of its own dies, and its parent says so.
-    unsafe {
-        let flags = libc::MAP_SHARED;
-        let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, flags, file.as_raw_fd(), 0);
-        if at == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        for _ in 0..TOUCHES {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            at.cast::<u8>().add((x % (size / PAGE) * PAGE) as usize).read_volatile();
-        }
-        libc::munmap(at, len);
+    let mapping = Mapping::of(file.as_raw_fd(), size as usize, false)?;
+    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    for _ in 0..TOUCHES {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        let byte = mapping.at((x % (size / PAGE) * PAGE) as usize, 1);
+        // SAFETY: a byte of the mapping. Should somebody shorten the file meanwhile, this process of its own dies, and its parent
+        // says so.
+        unsafe { byte.read_volatile() };
     }
     Ok(())
 }

@@ -5,14 +5,16 @@
 //!
 //! Mapped patterns touch a byte of a page, and the next one when all that the first had fetched is there.
 
+use crate::cmd::mapping::Mapping;
 use anyhow::{Context as _, bail};
 use bowwave_core::{MapAdvice, PAGE_SIZE, PageCount, Touched};
+use bowwave_io::cached_pages;
 use bowwave_lab::{
     JudgeAccess, JudgeCase, JudgeRecord, Judged, judge_cases, judge_compare, judge_trace_line,
 };
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -158,21 +160,12 @@ fn live(dir: &Path) -> anyhow::Result<JudgeRecord> {
     Ok(record)
 }
 
-/// cachestat(2), which libc does not name everywhere.
-const SYS_CACHESTAT: libc::c_long = 451;
-
 /// Looks so often for what is to come about, two milliseconds apart at most.
 const LOOKS: usize = 1000;
 
 /// Pages of the file that have a frame, those too that are still being read in.
-fn framed(fd: RawFd) -> anyhow::Result<u64> {
-    let (range, mut counts) = ([0_u64; 2], [0_u64; 5]);
-    // SAFETY: a descriptor that is open, plain numbers, and two structures as large as the kernel's.
-    let looked = unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), counts.as_mut_ptr(), 0) };
-    if looked != 0 {
-        return Err(std::io::Error::last_os_error()).context("cannot look which pages are cached");
-    }
-    Ok(counts[0])
+fn framed(file: &File) -> anyhow::Result<u64> {
+    cached_pages(file, 0, 0).context("cannot look which pages are cached")
 }
 
 /// Drops the file's pages, and waits for those that are still being read in: the kernel does not drop them, and mincore(2)
@@ -182,7 +175,7 @@ fn make_cold(file: &File) -> anyhow::Result<()> {
     for _ in 0..LOOKS {
         // SAFETY: a descriptor that is open, and plain numbers.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        left = framed(file.as_raw_fd())?;
+        left = framed(file)?;
         if left == 0 {
             return Ok(());
         }
@@ -191,73 +184,43 @@ fn make_cold(file: &File) -> anyhow::Result<()> {
     bail!("{left} pages of the file stay cached, so its reads are not cold")
 }
 
-/// The whole file, mapped; gone when it is dropped.
-struct Mapping {
-    at: *mut libc::c_void,
-    pages: usize,
-    fd: RawFd,
-    how: Touched,
+/// The whole file, mapped and advised.
+fn mapped(file: &File, advice: MapAdvice, how: Touched) -> anyhow::Result<Mapping> {
+    let len = file.metadata()?.len() / PAGE_SIZE * PAGE_SIZE;
+    let mapping = Mapping::of(file.as_raw_fd(), len as usize, how == Touched::Written)
+        .context("cannot map the file that is to be read")?;
+    let advice = match advice {
+        MapAdvice::Normal => libc::MADV_NORMAL,
+        MapAdvice::Sequential => libc::MADV_SEQUENTIAL,
+        MapAdvice::Random => libc::MADV_RANDOM,
+    };
+    mapping.advise(advice).context("cannot advise the kernel of the mapping")?;
+    Ok(mapping)
 }
 
-impl Mapping {
-    fn of(file: &File, advice: MapAdvice, how: Touched) -> anyhow::Result<Self> {
-        let pages = (file.metadata()?.len() / PAGE_SIZE) as usize;
-        let (bytes, fd) = (pages * PAGE_SIZE as usize, file.as_raw_fd());
-        let (protection, flags) = match how {
-            Touched::Read => (libc::PROT_READ, libc::MAP_SHARED),
-            Touched::Written => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE),
-        };
-        // SAFETY: a new mapping, of a descriptor that is open, where the kernel likes.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, 0) };
-        if at == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error()).context("cannot map the file that is to be read");
-        }
-        let mapping = Self { at, pages, fd, how };
-        let advice = match advice {
-            MapAdvice::Normal => libc::MADV_NORMAL,
-            MapAdvice::Sequential => libc::MADV_SEQUENTIAL,
-            MapAdvice::Random => libc::MADV_RANDOM,
-        };
-        // SAFETY: of the mapping just made.
-        if unsafe { libc::madvise(at, bytes, advice) } != 0 {
-            return Err(std::io::Error::last_os_error()).context("cannot advise the kernel of the mapping");
-        }
-        Ok(mapping)
+/// Touches a byte, and waits until no page of the file is on its way any more: what the next touch finds must not depend on
+/// the device.
+fn touch(mapping: &Mapping, file: &File, how: Touched, offset: u64) -> anyhow::Result<()> {
+    let byte = mapping.at(offset as usize, 1);
+    match how {
+        // SAFETY: of the mapping, of which every byte may be read.
+        Touched::Read => _ = unsafe { byte.read_volatile() },
+        // SAFETY: of which every byte may be written, and nobody else has the copy.
+        Touched::Written => unsafe { byte.write_volatile(0) },
     }
-
-    /// Touches a byte, and waits until no page of the file is on its way any more: what the next touch finds must not depend
-    /// on the device.
-    fn touch(&self, offset: u64) -> anyhow::Result<()> {
-        assert!(offset < self.pages as u64 * PAGE_SIZE, "byte {offset} lies in the file");
-        // SAFETY: inside the mapping.
-        let byte = unsafe { self.at.cast::<u8>().add(offset as usize) };
-        match self.how {
-            // SAFETY: of which every byte may be read.
-            Touched::Read => _ = unsafe { byte.read_volatile() },
-            // SAFETY: of which every byte may be written, and nobody else has the copy.
-            Touched::Written => unsafe { byte.write_volatile(0) },
+    let mut there = vec![0_u8; mapping.len() / PAGE_SIZE as usize];
+    for _ in 0..LOOKS {
+        let all = mapping.at(0, mapping.len()).cast();
+        // SAFETY: the mapping, and a byte for each of its pages.
+        if unsafe { libc::mincore(all, mapping.len(), there.as_mut_ptr()) } != 0 {
+            return Err(std::io::Error::last_os_error()).context("cannot look which pages are there");
         }
-        let mut there = vec![0_u8; self.pages];
-        for _ in 0..LOOKS {
-            let bytes = self.pages * PAGE_SIZE as usize;
-            // SAFETY: the mapping, and a byte for each of its pages.
-            if unsafe { libc::mincore(self.at, bytes, there.as_mut_ptr()) } != 0 {
-                return Err(std::io::Error::last_os_error()).context("cannot look which pages are there");
-            }
-            if there.iter().filter(|&&page| page & 1 == 1).count() as u64 == framed(self.fd)? {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        if there.iter().filter(|&&page| page & 1 == 1).count() as u64 == framed(file)? {
+            return Ok(());
         }
-        bail!("pages of the file do not come")
+        std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that was made; nobody has kept an address of it.
-        unsafe { libc::munmap(self.at, self.pages * PAGE_SIZE as usize) };
-    }
+    bail!("pages of the file do not come")
 }
 
 /// Pages of the largest request that the file's device takes; 0 if it does not say.
@@ -283,9 +246,9 @@ fn asked(trace: &Trace, path: &Path, case: JudgeCase, max: &mut PageCount) -> an
             }
         }
         JudgeAccess::Mapped(advice, how) => {
-            let mapping = Mapping::of(&file, advice, how)?;
+            let mapping = mapped(&file, advice, how)?;
             for (offset, _) in each {
-                mapping.touch(offset)?;
+                touch(&mapping, &file, how, offset)?;
             }
         }
     }

@@ -1,13 +1,13 @@
 //! A plan made ready to be played: who reads what, and through which descriptors or mappings.
 
 use super::{PAGE, Spec};
+use crate::cmd::mapping::Mapping;
 use bowwave_fuse::content;
 use bowwave_lab::{Dispatch, Pace, Plan};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -124,18 +124,18 @@ impl Stage {
         if slot.map.get().is_none() {
             let _one_maps = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
             if slot.map.get().is_none() {
-                let _ = slot.map.set(Mapping::of(fd, self.random_advice)?);
+                let _ = slot.map.set(map(fd, self.random_advice)?);
             }
         }
         let map = slot.map.get().expect("set above");
         for at in (0..len).step_by(PAGE as usize) {
             let place = offset as usize + at;
-            if place + 8 > map.len {
+            if place + 8 > map.len() {
                 return Ok(at);
             }
             // SAFETY: eight bytes inside a mapping that lives as long as the stage, of a file that nobody shortens; aligned,
             // since offsets of touches are whole pages.
-            let word = unsafe { map.at.as_ptr().byte_add(place).read_volatile() };
+            let word = unsafe { map.at(place, 8).cast::<u64>().read_volatile() };
             buffer[at..at + 8].copy_from_slice(&word.to_ne_bytes());
         }
         Ok(len)
@@ -151,36 +151,21 @@ impl Stage {
     }
 }
 
-/// A whole file, mapped.
-struct Mapping {
-    at: NonNull<u64>,
-    len: usize,
-}
-
-// SAFETY: memory that is only read.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    pub(super) fn of(fd: i32, random_advice: bool) -> io::Result<Self> {
-        // SAFETY: all-zero bytes are a stat; a new mapping at an address of the kernel's choice, and advice on it.
-        unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            if libc::fstat(fd, &mut stat) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let len = stat.st_size as usize;
-            let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
-            if at == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            if random_advice {
-                libc::madvise(at, len, libc::MADV_RANDOM);
-            }
-            Ok(Self { at: NonNull::new(at.cast()).expect("mmap never returns null"), len })
-        }
+/// The whole file behind `fd`, to be touched.
+fn map(fd: i32, random_advice: bool) -> io::Result<Mapping> {
+    // SAFETY: all-zero bytes are a stat, which the call fills.
+    let (found, stat) = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut stat), stat)
+    };
+    if found != 0 {
+        return Err(io::Error::last_os_error());
     }
+    let mapping = Mapping::of(fd, stat.st_size as usize, false)?;
+    if random_advice {
+        let _ = mapping.advise(libc::MADV_RANDOM);
+    }
+    Ok(mapping)
 }
 
 pub(super) fn open(path: &Path) -> io::Result<i32> {
