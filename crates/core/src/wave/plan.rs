@@ -350,6 +350,7 @@ impl Wave {
         let terms = Terms {
             gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
             overlaps: queue.device.trip_pages() == 0,
+            overlap_is_known: queue.device.overlaps(),
             most: self.memory_believed / 4,
         };
         let table = &f.table;
