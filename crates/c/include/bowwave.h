@@ -169,6 +169,14 @@ int bowwave_dropped(struct bowwave *brain, uint64_t now_ns, uint64_t file, struc
 // The program gave advice, one of `BOWWAVE_ADVICE_...`; another number is none. The first three are for the whole file.
 int bowwave_advised(struct bowwave *brain, uint64_t now_ns, uint64_t file, struct bowwave_extent pages, int advice);
 
+// What can be sent to this device at once, where that is not what the configuration says: told before its first file, or when
+// it changes. Pages of a request, of which 0 is taken as 1, and pages that a reader's own read brings.
+int bowwave_device(struct bowwave *brain,
+                   uint64_t now_ns,
+                   uint64_t device,
+                   uint64_t request_max,
+                   uint64_t reader_max);
+
 // Pages fetched ahead may occupy so many bytes from now on.
 int bowwave_memory(struct bowwave *brain, uint64_t now_ns, uint64_t bytes);
 

@@ -394,6 +394,24 @@ pub unsafe extern "C" fn bowwave_advised(
     }
 }
 
+/// What can be sent to this device at once, where that is not what the configuration says: told before its first file, or when
+/// it changes. Pages of a request, of which 0 is taken as 1, and pages that a reader's own read brings.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_device(
+    brain: *mut bowwave,
+    now_ns: u64,
+    device: u64,
+    request_max: u64,
+    reader_max: u64,
+) -> c_int {
+    let [request_max, reader_max] = [request_max, reader_max].map(PageCount);
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |_| Input::Device { device, request_max, reader_max }) }
+}
+
 /// Pages fetched ahead may occupy so many bytes from now on.
 ///
 /// # Safety

@@ -113,6 +113,8 @@ struct World {
     /// What was sent and not answered: file, pages, and whether the brain can still know of it.
     flights: BTreeMap<u64, (u64, Extent, bool)>,
     last_read: Vec<Option<(u64, Extent)>>,
+    /// Pages of a request at most, by device.
+    request_max: [PageCount; DEVICES as usize],
     /// How often each kind of input comes.
     weights: [u64; KINDS],
     file_max: u64,
@@ -120,7 +122,8 @@ struct World {
     page_bits: u64,
 }
 
-const KINDS: usize = 13;
+const KINDS: usize = 14;
+const DEVICES: u64 = 3;
 
 impl World {
     fn new(seed: u64) -> Self {
@@ -134,10 +137,10 @@ impl World {
             reader_max: PageCount(1 << chance.below(9)),
         };
         // A swarm: each world leaves some kinds of input out, and drowns in others.
-        let usual = [60, 20, 4, 20, 4, 2, 3, 3, 2, 1, 1, 2, 4];
+        let usual = [60, 20, 4, 20, 4, 2, 3, 3, 2, 1, 1, 2, 4, 1];
         let weights = usual
             .map(|weight| if chance.one_in(4) { 0 } else { weight << chance.below(3) >> chance.below(2) });
-        let weights = if weights[0] == 0 { [30, 10, 1, 10, 1, 1, 1, 1, 1, 1, 1, 1, 1] } else { weights };
+        let weights = if weights[0] == 0 { [30, 10, 1, 10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] } else { weights };
         let file_max = 1 + chance.below(6);
         let readers = (0..1 + chance.scale(6))
             .map(|_| Reader { file: chance.below(file_max), page: 0, pages: 1, habit: Habit::Forward })
@@ -154,6 +157,7 @@ impl World {
             readers,
             flights,
             last_read,
+            request_max: [config.request_max; DEVICES as usize],
             weights,
             file_max,
             time_bits,
@@ -239,7 +243,7 @@ impl World {
         let odd = if size > 0 { self.chance.below(PAGE_SIZE) } else { 0 };
         Input::Open {
             file: FileId(file),
-            device: file % 3,
+            device: file % DEVICES,
             size: Bytes((size * PAGE_SIZE).saturating_sub(odd)),
         }
     }
@@ -275,6 +279,12 @@ impl World {
             9 => Input::Close { file: FileId(file) },
             10 => Input::Memory { bytes: Bytes(self.chance.scale(35)) },
             11 => self.open(file),
+            12 => {
+                let device = self.chance.below(DEVICES);
+                let request_max = PageCount(1 << self.chance.below(10));
+                self.request_max[device as usize] = request_max;
+                Input::Device { device, request_max, reader_max: PageCount(1 << self.chance.below(9)) }
+            }
             _ => {
                 self.now += self.chance.scale(self.time_bits + 4);
                 Input::Used { file: FileId(file), pages: Extent::new(0, 0) }
@@ -328,9 +338,9 @@ impl World {
         assert!(end.is_some(), "a fetch of file {file:?}, which is not open: {action:?}");
         assert!(!pages.is_empty(), "an empty fetch: {action:?}");
         assert!(
-            pages.count <= self.config.request_max,
-            "larger than {}: {action:?}",
-            self.config.request_max
+            pages.count <= self.request_max[(file.0 % DEVICES) as usize],
+            "larger than {:?}: {action:?}",
+            self.request_max
         );
         assert!(Some(pages.end().0) <= end, "past the end of a file of {end:?} pages: {action:?}");
         for (other, &(of, under_way, known)) in &self.flights {

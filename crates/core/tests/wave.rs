@@ -269,6 +269,10 @@ impl World {
                 };
                 self.tell(Input::Advised { file: id, pages, advice });
             }
+            ["device", number_of, ref options @ ..] => {
+                let Config { request_max, reader_max, .. } = config(options);
+                self.tell(Input::Device { device: number(number_of), request_max, reader_max });
+            }
             ["memory", size] => self.tell(Input::Memory { bytes: Bytes(bytes(size)) }),
             _ => panic!("no such command: {words:?}"),
         }

@@ -14,6 +14,7 @@
 //!
 //! Worked example: 128 KiB window, no permission to lend: 64 pages. A call for 64 starts 32: from then on 32.
 
+use bowwave_core::{Input, PageCount};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -44,6 +45,8 @@ struct Known {
     cut_most: u64,
     lent: bool,
     lend_failed: bool,
+    /// What the brain was told: pages of a request, and of a reader's own.
+    told: Option<(u64, u64)>,
 }
 
 impl DeviceWindows {
@@ -77,6 +80,17 @@ impl DeviceWindows {
     /// Pages that a program's own read brings at once.
     pub(crate) fn reader_pages(&self, device: u64) -> u64 {
         self.devices.get(&device).map_or(KERNEL_DEFAULT_PAGES, |known| known.window.max(known.request).max(1))
+    }
+
+    /// What the brain is to know of `device`, where that is not what it was told last.
+    pub(crate) fn news(&mut self, device: u64) -> Option<Input> {
+        let limits = (self.cap(device), self.reader_pages(device));
+        let told = &mut self.devices.get_mut(&device)?.told;
+        if told.replace(limits) == Some(limits) {
+            return None;
+        }
+        let [request_max, reader_max] = [limits.0, limits.1].map(PageCount);
+        Some(Input::Device { device, request_max, reader_max })
     }
 
     /// Whether descriptors on `device` have been lent a window.
@@ -165,6 +179,25 @@ mod tests {
         assert_eq!(windows.cap(9), 32);
         windows.prepare(9, file.as_fd());
         assert_eq!(windows.cap(9), 32, "what was seen outweighs what was expected");
+    }
+
+    #[test]
+    fn a_device_s_limits_are_news_once() {
+        let mut windows = DeviceWindows::new(false);
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(windows.news(9), None, "no file of it was opened");
+        for (device, window) in [(9, 32), (8, 256)] {
+            windows.devices.insert(device, Known { window, request: 32, ..Known::default() });
+            windows.prepare(device, file.as_fd());
+        }
+        let limits = |device, request, reader| {
+            let [request_max, reader_max] = [request, reader].map(PageCount);
+            Some(Input::Device { device, request_max, reader_max })
+        };
+        assert_eq!([windows.news(9), windows.news(8)], [limits(9, 64, 32), limits(8, 256, 256)]);
+        assert_eq!([windows.news(9), windows.news(8)], [None, None]);
+        (0..2).for_each(|_| windows.observed(9, 64, 48));
+        assert_eq!([windows.news(9), windows.news(8)], [limits(9, 48, 32), None]);
     }
 
     #[test]

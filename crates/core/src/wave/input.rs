@@ -13,9 +13,9 @@ pub struct Config {
     /// Whether that is absolute: then nothing is fetched ahead while more is out unread than 128 KiB and that
     /// share of what was used, whatever it would have saved. Default: no.
     pub waste_absolute: bool,
-    /// Largest request that the driver can send at once.
+    /// Largest request that the driver can send at once, to a device of which [`Input::Device`] was not told.
     pub request_max: PageCount,
-    /// Pages that the reader's own read brings at once, however large it is; the rest is ours (R14).
+    /// Pages that the reader's own read brings at once there, however large it is; the rest is ours (R14).
     pub reader_max: PageCount,
 }
 
@@ -54,6 +54,15 @@ pub enum Advice {
 /// What a driver tells. All but `Read` are optional, may be late and may be partial: see the table of rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
+    /// What is sent to a device at once; without it what [`Config`] says. Again: it is so much from now on.
+    Device {
+        /// Its number.
+        device: u64,
+        /// Largest request that the driver can send it.
+        request_max: PageCount,
+        /// Pages that a reader's own read brings at once.
+        reader_max: PageCount,
+    },
     /// A file appears, on the device of that number, so many bytes long. Again: it has that size now.
     Open {
         /// The driver's number.

@@ -235,6 +235,10 @@ impl Wave {
     pub fn handle(&mut self, now: Nanos, input: Input) {
         self.own = None;
         match input {
+            Input::Device { device, request_max, reader_max } => {
+                let queue = self.queue(device);
+                (queue.request_max, queue.reader_max) = (request_max, reader_max);
+            }
             Input::Open { file, device, size } => self.open(file, device, size),
             Input::Close { file } => self.close(file),
             Input::Read { file, pages, actor } => self.read(now, file, pages, actor),
@@ -345,6 +349,10 @@ impl Wave {
         assert!(self.trace.len() <= TRACE_MAX);
     }
 
+    fn queue(&mut self, device: u64) -> &mut Queue {
+        self.queues.entry(device).or_insert_with(|| Queue::new(&self.config))
+    }
+
     fn open(&mut self, id: FileId, device: u64, size: Bytes) {
         let end = PageCount::holding(size).0;
         let file = self.files.entry(id).or_insert_with(|| File {
@@ -376,7 +384,7 @@ impl Wave {
         }
         file.end = end;
         file.table.set_end_of_file(PageIndex(end));
-        self.queues.entry(device).or_default();
+        self.queue(device);
     }
 
     fn close(&mut self, id: FileId) {

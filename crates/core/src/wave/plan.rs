@@ -109,8 +109,8 @@ impl Wave {
     /// R14: the reader's own read goes from page to page. It brings the first of those that are missing, as many as one
     /// read brings, unless it waits for others before them; what it comes to later is fetched for it now.
     fn bring(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let own_max = self.config.reader_max;
         let Some(f) = self.files.get_mut(&id) else { return };
+        let own_max = self.queues.get(&f.device).map_or(self.config.reader_max, |q| q.reader_max);
         let holes: alloc::vec::Vec<Extent> = f.table.holes(pages).collect();
         let Some(first) = holes.first() else { return };
         let before = Extent::between(pages.start, first.start);
@@ -230,8 +230,8 @@ impl Wave {
         self.counters.stalled_ns += took.0;
         self.longest_ns[0] = self.longest_ns[0].max(took.0);
         if latest.missing == pages.count.0
-            && pages.count <= self.config.reader_max
             && let Some(queue) = self.queues.get_mut(&device)
+            && pages.count <= queue.reader_max
         {
             // Where others wait too, a time says more of them than of the device, unless it is the shortest so far.
             let news = queue.device.latency().is_none_or(|latency| took < latency);
@@ -584,7 +584,7 @@ impl Wave {
     /// one look to the next: 3,700 pages on ssd, 1,900 on nfs. What is out beyond that is in vain when its reader ends.
     fn enough(&self, f: &super::File) -> u64 {
         let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
-        let piece = super::queue::piece_pages(&q.device, self.config.request_max, PageCount(self.unread));
+        let piece = super::queue::piece_pages(q, PageCount(self.unread));
         let enough = (2 * u64::from(q.device.flight_max()) * piece).max(2 * q.device.trip_pages());
         match (q.device.latency(), q.device.rate()) {
             (Some(latency), Some(rate)) if q.device.overlaps() && latency < LOOK_ROUND => {

@@ -10,6 +10,7 @@
 //! Worked example (test `a_trip_is_finished_before_the_head_moves_on`): urgent [100,132) and [900,932), the latest request ended
 //! at 900: [900,932) goes first, then [100,132).
 
+use super::Config;
 use super::device::Device;
 use super::stream::StreamId;
 use crate::decision::Why;
@@ -112,6 +113,21 @@ pub(super) fn take_next(
 }
 
 impl Queue {
+    /// Nothing is wanted of the device, and nothing known of it.
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            device: Device::default(),
+            request_max: config.request_max,
+            reader_max: config.reader_max,
+            demand: Line::default(),
+            urgent: Line::default(),
+            ahead: Line::default(),
+            waiting: BTreeSet::new(),
+            last_end: (FileId(0), 0),
+            run: 0,
+        }
+    }
+
     pub(super) fn line(&mut self, turn: Turn) -> &mut Line {
         match turn {
             Turn::Demand | Turn::Beside => &mut self.demand,
@@ -121,9 +137,11 @@ impl Queue {
     }
 }
 
-#[derive(Default)]
 pub(super) struct Queue {
     pub(super) device: Device,
+    /// Pages of our requests at most, and of what a reader's own read brings.
+    pub(super) request_max: PageCount,
+    pub(super) reader_max: PageCount,
     pub(super) demand: Line,
     pub(super) urgent: Line,
     pub(super) ahead: Line,
@@ -150,15 +168,16 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
 /// not known yet, a thirty-second of what is out `unread`, up to half of what one connection carries in a latency. At least
-/// 128 KiB, at most what the driver can send.
+/// 128 KiB, at most what the driver can send it.
 ///
 /// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 16 MiB out 512 KiB, then 1 MiB.
-pub(super) fn piece_pages(device: &Device, request_max: PageCount, unread: PageCount) -> u64 {
+pub(super) fn piece_pages(queue: &Queue, unread: PageCount) -> u64 {
+    let (device, request_max) = (&queue.device, queue.request_max.0);
     let passing = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
     let carried = PageCount::holding(Bytes(device.unit().0 / 2)).0;
     let worth = passing.max(carried.min(unread.0 / 32)).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
-    worth.clamp(32, request_max.0.max(32)).min(request_max.0.max(1))
+    worth.clamp(32, request_max.max(32)).min(request_max.max(1))
 }
 
 #[cfg(test)]

@@ -57,13 +57,13 @@ impl Wave {
             let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
             let (Some(file), Some(hole)) = (file, hole) else { continue };
             let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
-            let piece_max = piece_pages(&queue.device, self.config.request_max, PageCount(unread));
+            let piece_max = piece_pages(queue, PageCount(unread));
             // Pieces keep to multiples of their size, so that two windows that meet share no request.
             let room = piece_max - hole.start.0 % piece_max;
             let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
             let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
             let own = self.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
-            let pages = own.map_or(ours, |own| together(own, ours, self.config.request_max));
+            let pages = own.map_or(ours, |own| together(own, ours, queue.request_max));
             let ours = ours.intersection(pages);
             self.own = if pages == ours { self.own } else { None };
             wanted.pages = Extent::between(pages.end(), wanted.pages.end());
@@ -127,7 +127,7 @@ impl Wave {
         if pages.is_empty() {
             return;
         }
-        let queue = self.queues.entry(f.device).or_default();
-        queue.line(wanted.turn).push_back(Wanted { pages, ..wanted });
+        let device = f.device;
+        self.queue(device).line(wanted.turn).push_back(Wanted { pages, ..wanted });
     }
 }

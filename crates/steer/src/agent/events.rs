@@ -200,9 +200,11 @@ impl State {
         }
         self.make_room();
         if !self.begun {
-            self.begin(origin.dev, &descriptor);
-        } else {
-            self.windows.prepare(origin.dev, descriptor.borrow());
+            self.begin();
+        }
+        self.windows.prepare(origin.dev, descriptor.borrow());
+        if let Some(news) = self.windows.news(origin.dev) {
+            self.wave.handle(now, news);
         }
         self.devices.insert(origin.dev);
         self.numbered += 1;
@@ -238,12 +240,9 @@ impl State {
         true
     }
 
-    /// The first file tells how large requests can be; the brain begins with that.
-    pub(super) fn begin(&mut self, device: u64, descriptor: &Descriptor) {
+    /// The brain begins with the first file.
+    fn begin(&mut self) {
         raise_descriptor_limit(&mut self.descriptors_max);
-        self.windows.prepare(device, descriptor.borrow());
-        self.config.request_max = PageCount(self.windows.cap(device));
-        self.config.reader_max = PageCount(self.windows.reader_pages(device));
         self.config.memory = Bytes(self.memory);
         self.wave = Wave::new(self.config);
         self.begun = true;

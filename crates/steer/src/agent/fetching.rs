@@ -121,6 +121,9 @@ impl State {
             {
                 // The kernel cut it short. What it has not started is asked for again, from there.
                 self.windows.observed(device, piece.count.0, started);
+                if let Some(news) = self.windows.news(device) {
+                    self.wave.handle(now, news);
+                }
                 if started == 0 {
                     self.calls_ns += monotonic_ns() - before;
                     return Some(Input::Failed { fetch: id });
