@@ -75,7 +75,8 @@ impl Wave {
             };
             s.ahead = (4 * s.request).max(AHEAD_MIN);
             let (start, ahead) = (s.frontier, s.ahead);
-            let end = s.next + ahead.min(self.speculation_share());
+            let next = s.next;
+            let end = next + ahead.min(self.speculation_share(&self.files[&id]));
             let Some(s) = self.streams.get_mut(sid) else { continue };
             s.frontier = s.frontier.max(end);
             let window = Extent::between(PageIndex(start), PageIndex(end));
@@ -89,9 +90,11 @@ impl Wave {
     /// whose windows are small are not left to wait in their turn.
     pub(super) fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         // Among so many that a few pages are all that each may have, there is nothing to look after.
-        let crowd = self.share().min(self.speculation_share()) <= 2 * FEW;
-        let Some(s) = self.streams.get(sid).filter(|_| !self.losing && !crowd) else { return };
+        let Some(s) = self.streams.get(sid).filter(|_| !self.losing) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
+        if self.share().min(self.speculation_share(f)) <= 2 * FEW {
+            return;
+        }
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
         let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
         for &sister in sisters.map(|(_, sister)| sister) {

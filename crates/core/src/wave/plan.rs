@@ -554,7 +554,7 @@ impl Wave {
                 (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
             }
             _ => {
-                let speculation = self.asked_for(f, self.speculation_share());
+                let speculation = self.asked_for(f, self.speculation_share(f));
                 if speculation < target {
                     (target, why) = (speculation, Why("R13 share of speculation"));
                 }
@@ -608,7 +608,7 @@ impl Wave {
     }
 
     /// Pages that one latency of the file's device carries.
-    fn unit(&self, f: &super::File) -> u64 {
+    pub(super) fn unit(&self, f: &super::File) -> u64 {
         self.queues.get(&f.device).map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE)
     }
 

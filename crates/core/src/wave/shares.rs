@@ -2,23 +2,24 @@
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
 //! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
-//! twice as much is let out, and 8 MiB to begin with, but no more than 48 MiB on that ground. What readers have paid for by
-//! waiting comes on top, as much again at most: a stream that has waited once may have out what one latency carries, since
-//! to wait again would cost as much.
+//! twice as much is let out, and 2 MiB to begin with (on a device far away what three of its connections carry in a latency, 9 MB
+//! on s3), but no more than 48 MiB on that ground. What readers have paid for by waiting comes on top, as much again at most: a
+//! stream that has waited once may have out what one latency carries, since to wait again would cost as much.
 //!
 //! ```text
-//! 1 stream, nothing used yet       2048 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
-//! 512 streams, 2 pages used each      8 pages each   512 streams after 512 MiB                  38 pages each
-//!   each of them waited 8 ms         12 pages each   (195 paid for each; 2 for each page used)
+//! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
+//! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
+//!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
 //! ```
 
-use super::Wave;
 use super::stream::{Course, NEVER, StreamId};
+use super::{File, Wave};
 use crate::units::Nanos;
 
-/// Speculation that a run may have out before it has used anything: 8 MiB, so that the first few streams of a bucket need not
-/// share what one of them is to open its window with.
-const SPECULATION_MIN: u64 = 2048;
+/// Speculation that a run may have out before it has used anything: 2 MiB,
+const SPECULATION_MIN: u64 = 512;
+/// or what so many connections of the device carry in a latency: with two streams each opens its window as if it were alone.
+const UNITS_FIRST: u64 = 3;
 /// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
 /// object store.
 pub(super) const SPECULATION_MAX: u64 = 12288;
@@ -41,11 +42,13 @@ impl Wave {
         before.saturating_sub(earlier).min(2 * self.came_late[1])
     }
 
-    /// What may be out unread, divided by the streams.
-    pub(super) fn speculation_share(&self) -> u64 {
+    /// What may be out unread, divided by the streams; to begin with, as suits the device of this file.
+    pub(super) fn speculation_share(&self, f: &File) -> u64 {
         let used = self.counters.pages_used;
-        let allowed = (used * u64::from(self.config.waste_percent) / 100)
-            .max((2 * used + SPECULATION_MIN + self.credit.min(2 * used)).min(SPECULATION_MAX));
+        let allowed = (used * u64::from(self.config.waste_percent) / 100).max(
+            (2 * used + SPECULATION_MIN.max(UNITS_FIRST * self.unit(f)) + self.credit.min(2 * used))
+                .min(SPECULATION_MAX),
+        );
         (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
     }
 
@@ -128,20 +131,22 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Config, Wave};
+    use super::super::{Config, Input, Wave};
+    use crate::units::{Bytes, FileId, Nanos};
 
     /// The worked example at the top.
     #[test]
     fn shares_of_speculation() {
         let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
         let mut share = |streams: u64, used: u64, paid: u64| {
             (wave.active_now, wave.counters.pages_used) = (streams, used);
             wave.credit = paid * streams;
-            wave.speculation_share()
+            wave.speculation_share(&wave.files[&FileId(0)])
         };
-        assert_eq!(share(1, 0, 0), 2048);
-        assert_eq!(share(512, 2 * 512, 0), 8);
-        assert_eq!(share(512, 2 * 512, 195), 12);
+        assert_eq!(share(1, 0, 0), 512);
+        assert_eq!(share(512, 2 * 512, 0), 5);
+        assert_eq!(share(512, 2 * 512, 195), 9);
         assert_eq!(share(1, 131_072, 0), 19_660);
         assert_eq!(share(512, 131_072, 0), 38);
     }

@@ -25,7 +25,8 @@ use alloc::vec::Vec;
 impl Wave {
     /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        let share = self.share().min(self.speculation_share());
+        let Some(s) = self.streams.get(sid) else { return };
+        let share = self.share().min(self.speculation_share(&self.files[&s.file]));
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run } = s.course else { return };
         let f = &self.files[&s.file];
