@@ -119,3 +119,27 @@ fn a_killed_store_is_cleared_by_the_next() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
     assert!(!is_mounted(dir.path()));
 }
+
+#[test]
+fn each_device_has_limits_of_its_own() {
+    let (dir, aside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let Some(child) = serve(dir.path(), &aside.path().join("ready"), &["--read-ahead-kb", "128"]) else {
+        return;
+    };
+    // A file of another device comes first, as the libraries of a program in Python do.
+    let (first, said) = (aside.path().join("first"), aside.path().join("said"));
+    fs::write(&first, vec![7; 1 << 20]).unwrap();
+    let script = "cat $0 > /dev/null; dd if=$1 of=/dev/null bs=1M skip=64 count=1 2> /dev/null";
+    let mut run = Command::new(env!("CARGO_BIN_EXE_bowwave"));
+    run.args(["run", "--quiet", "--observer", "preload", "--explain"]).arg(&said);
+    run.args(["--", "sh", "-c", script]).args([&first, &dir.path().join("big/000")]);
+    assert!(run.status().unwrap().success());
+    let said = fs::read_to_string(&said).unwrap();
+    let large = said.lines().find(|line| line.contains("R14 rest of a large read"));
+    assert!(
+        large.is_some(),
+        "the kernel sends 128 KiB of the 1 MiB here, whatever it sends elsewhere: {said}"
+    );
+    signal(&child, libc::SIGTERM);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+}
