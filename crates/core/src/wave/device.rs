@@ -35,7 +35,7 @@ const RATE_UNKNOWN: u64 = 100_000_000;
 /// And at most, whatever a single fetch seemed to show: 2 GB/s.
 const RATE_MAX: u64 = 2_000_000_000;
 /// Requests under way of which it can be told whether they overlap.
-const TOGETHER_MIN: u32 = 6;
+const TOGETHER_MIN: u32 = 4;
 /// Requests that a device is taken to overlap at most.
 const OVERLAP_MAX: u64 = 16;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
