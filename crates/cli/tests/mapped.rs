@@ -1,7 +1,7 @@
 //! Mapped files under `bowwave run`, the observer outside, and the doctor: right bytes above all.
 //!
-//! The program that is run is this test itself (`program`), told by its environment what to do. BOWWAVE_TEST_OBSERVER=outside
-//! plays the suite under the other observer, as `./x test` does where it may.
+//! The program that is run is this test itself (`program`), told by its environment what to do. BOWWAVE_TEST_OBSERVER=bpf
+//! or =perf plays the suite under the observer outside by either way, as `./x test` does where it may.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 const PAGES: usize = 1024;
 const DO: &str = "BOWWAVE_TEST_DO";
 const DIR: &str = "BOWWAVE_TEST_DIR";
-/// Under which observer: `preload` or `outside`.
+/// Under which observer: `preload`, `outside`, or `bpf` and `perf` for either way of that.
 const OBSERVER: &str = "BOWWAVE_TEST_OBSERVER";
 
 /// Runs this test's `program` under `bowwave run`, in `dir`; whether it went well is asserted.
@@ -54,7 +54,7 @@ fn is_root() -> bool {
 
 #[test]
 fn a_mapping_is_steered_after_its_descriptor_was_closed() {
-    if std::env::var(OBSERVER).is_ok_and(|observer| observer == "outside") {
+    if std::env::var(OBSERVER).is_ok_and(|observer| observer != "preload") {
         println!(
             "skipped: from outside a mapping without a descriptor is not always found (docs/decisions/0009)"
         );
@@ -79,16 +79,19 @@ fn a_reader_is_seen_from_outside() {
         println!("skipped: tracepoints take root");
         return;
     }
-    let dir = temporary();
-    make(&dir.path().join("data"), 7);
-    let report = run(dir.path(), &["--observer", "outside"], "read");
-    if report["observed_outside"] == false {
-        println!("skipped: this kernel lacks the tracepoints, or refuses them");
-        return;
+    for by in ["bpf", "perf"] {
+        let dir = temporary();
+        make(&dir.path().join("data"), 7);
+        let report = run(dir.path(), &["--observer", by], "read");
+        if report["observed_outside"] == false {
+            println!("skipped: {by}: this kernel lacks it, or refuses it");
+            continue;
+        }
+        assert_eq!(report["outside_known_by"], if by == "bpf" { "BPF programs" } else { "perf samples" });
+        let files = report["files"].as_array().unwrap();
+        let data = files.iter().find(|f| f["path"].as_str().unwrap().ends_with("data")).expect("it was read");
+        assert_eq!(data["used"].as_u64().unwrap(), (PAGES * PAGE) as u64, "{by}");
     }
-    let files = report["files"].as_array().unwrap();
-    let data = files.iter().find(|f| f["path"].as_str().unwrap().ends_with("data")).expect("it was read");
-    assert_eq!(data["used"].as_u64().unwrap(), (PAGES * PAGE) as u64);
 }
 
 /// BOWWAVE_STRESS_SECONDS=60 for the minute that a release takes.

@@ -40,6 +40,7 @@ use crate::device_window::DeviceWindows;
 use crate::explain_file::{HEADER, LEGEND};
 use crate::files::{Descriptor, Origin, Refusal};
 use crate::memory;
+use crate::observer::OutsideBy;
 use crate::pagemap::can_scan;
 use crate::perf::Watch;
 use crate::priority;
@@ -175,8 +176,8 @@ impl Agent {
     }
 
     /// Watches the reads of all programs that this thread will start, from outside; or says why that cannot be.
-    pub fn watch_outside(&self) -> Result<(), String> {
-        let opened = Opened::on_this_thread()?;
+    pub fn watch_outside(&self, by: OutsideBy) -> Result<(), String> {
+        let opened = Opened::on_this_thread(by)?;
         self.coming.lock().unwrap_or_else(PoisonError::into_inner).outside = Some(opened);
         ring(&self.segment.bell);
         Ok(())

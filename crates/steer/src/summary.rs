@@ -45,6 +45,12 @@ pub struct Report {
     pub events: u64,
     /// Whether reads were observed from outside too.
     pub observed_outside: bool,
+    /// Who told of them: BPF programs, perf samples, or nobody.
+    pub outside_known_by: String,
+    /// Why it was perf and no BPF program, if it was.
+    pub outside_instead: Option<String>,
+    /// What was to be told of and found its ring full.
+    pub outside_lost: u64,
     /// How page faults of mapped files were known: perf samples, page tables, or not seen.
     pub faults_known_by: String,
     /// Mappings that were watched.

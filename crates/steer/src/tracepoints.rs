@@ -32,6 +32,17 @@ pub(crate) struct Tracepoint {
     end: Option<(Field, bool)>,
 }
 
+/// What a tracepoint says of pages of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A read is about to miss.
+    Miss,
+    /// A read has its pages.
+    Read,
+    /// A fault that the mapped pages around did not serve.
+    Fault,
+}
+
 /// Pages of a file, as a tracepoint names them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Named {
@@ -71,10 +82,18 @@ impl Tracepoint {
             Some((field, false)) => field.of(raw)?.max(1),
             None => 1,
         };
-        // The kernel's own dev_t: twelve bits and twenty.
-        let dev = libc::makedev((dev >> 20) as u32, (dev & 0xF_FFFF) as u32);
-        Some(Named { dev, ino: self.ino.of(raw)?, first, count })
+        Some(Named { dev: device(dev as u32), ino: self.ino.of(raw)?, first, count })
     }
+}
+
+/// A device by the kernel's own dev_t, twelve bits and twenty.
+pub(crate) fn device(kernels: u32) -> u64 {
+    libc::makedev(kernels >> 20, kernels & 0xF_FFFF)
+}
+
+/// The kernel's own dev_t of a device.
+pub(crate) fn kernels_device(dev: u64) -> u32 {
+    libc::major(dev) << 20 | libc::minor(dev)
 }
 
 impl Field {

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use bowwave_steer::{
-    Agent, Ended, LaunchError, Options, Program, Reach, Report, Selection, Steering, exec_unsteered, find,
-    install_library, spawn,
+    Agent, Ended, LaunchError, Options, OutsideBy, Program, Reach, Report, Selection, Steering,
+    exec_unsteered, find, install_library, spawn,
 };
 use bowwave_wire::ENV_SWITCH;
 
@@ -80,6 +80,25 @@ enum Observer {
     Auto,
     Preload,
     Outside,
+    /// Outside, and by BPF programs alone
+    #[value(hide = true)]
+    Bpf,
+    /// Outside, and by perf alone
+    #[value(hide = true)]
+    Perf,
+}
+
+impl Observer {
+    /// Who may tell from outside, if anybody shall.
+    fn outside(self, reach: Reach) -> Option<OutsideBy> {
+        match self {
+            Self::Preload => None,
+            Self::Auto => (reach != Reach::Steered).then_some(OutsideBy::Best),
+            Self::Outside => Some(OutsideBy::Best),
+            Self::Bpf => Some(OutsideBy::Bpf),
+            Self::Perf => Some(OutsideBy::Perf),
+        }
+    }
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -152,20 +171,17 @@ fn steer(
         };
         Agent::start(options).map_err(|error| say_unsteered(args, &error)).ok()
     });
-    let wanted = match args.observer {
-        Observer::Preload => false,
-        Observer::Outside => true,
-        Observer::Auto => program.reach != Reach::Steered,
-    };
-    let outside = agent.as_ref().filter(|_| wanted).map(Agent::watch_outside);
-    if args.observer == Observer::Outside
+    let wanted = args.observer.outside(program.reach);
+    let outside = agent.as_ref().zip(wanted).map(|(agent, by)| agent.watch_outside(by));
+    let asked_for = args.observer != Observer::Auto;
+    if asked_for
         && let Some(Err(why)) = &outside
         && !args.quiet
     {
         eprintln!("bowwave: {why}; observing with the library instead");
     }
     let outside = matches!(outside, Some(Ok(())));
-    let preload = !(outside && args.observer == Observer::Outside);
+    let preload = !(outside && asked_for);
     let steering = match (&agent, &library) {
         _ if !preload => None,
         (Some(agent), Some(library)) => Some(Steering { segment: agent.segment_path(), library }),

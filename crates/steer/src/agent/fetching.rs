@@ -171,7 +171,11 @@ impl State {
                 continue;
             }
             held.published.insert(leaf);
+            let of = (held.origin.dev, held.origin.ino);
             if let Some(harvest) = self.segment.publish(slot, leaf, quiet, settled) {
+                self.harvested(harvest, now);
+            }
+            if let Some(harvest) = self.outside.publish(of, slot, leaf, settled & quiet) {
                 self.harvested(harvest, now);
             }
         }

@@ -110,9 +110,7 @@ impl State {
             .take(max)
             .collect();
         for (slot, leaf) in leaves {
-            if let Some(harvest) = self.segment.harvest(slot, leaf) {
-                self.harvested(harvest, now);
-            }
+            self.harvest_leaf(slot, leaf, now);
         }
     }
 
@@ -143,11 +141,13 @@ impl State {
     }
 
     pub(super) fn harvest_leaf(&mut self, slot: u32, leaf: u64, now: Nanos) -> bool {
-        let harvest = self.segment.harvest(slot, leaf);
-        if let Some(harvest) = harvest {
+        let inside = self.segment.harvest(slot, leaf);
+        let of = self.files.get(&slot).map(|held| (held.origin.dev, held.origin.ino));
+        let outside = of.and_then(|of| self.outside.harvest(of, slot, leaf));
+        for harvest in inside.into_iter().chain(outside) {
             self.harvested(harvest, now);
         }
-        harvest.is_some()
+        inside.or(outside).is_some()
     }
 
     pub(super) fn let_go_if_closed(&mut self, slot: u32) {
@@ -209,6 +209,7 @@ impl State {
         let Some(held) = self.files.remove(&slot) else { return };
         for &leaf in &held.published {
             self.segment.publish(slot, leaf, 0, 0);
+            self.outside.publish((held.origin.dev, held.origin.ino), slot, leaf, 0);
         }
         self.retired.push(file_report(&held));
         self.wave.handle(self.now(), Input::Close { file: FileId(u64::from(slot)) });

@@ -10,8 +10,9 @@
 //! /proc; one that was closed meanwhile is left alone for a moment. Processes that carry our library tell of themselves
 //! and are passed over here. The kernel's own readahead stays as it is: from outside nobody can put it back if we die.
 //!
-//! Tracepoints are sampled by perf, for the run's processes only: less for each event than a BPF program costs, and
-//! nothing to load (docs/decisions/0009). It takes root, or CAP_PERFMON and leave to read tracefs.
+//! Who tells of the tracepoints, programs in the kernel or perf, is `observer`'s affair (docs/decisions/0021). Pages that are
+//! settled are published to it as to the library, and what was read of them is harvested as from the library. It takes root, or
+//! CAP_PERFMON and leave to read tracefs.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -19,26 +20,19 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE};
-use bowwave_wire::{Event, Kind};
+use bowwave_wire::{Event, Harvest, Kind};
 
 use super::helper::Helper;
 use super::{SIZE_MIN, State};
-use crate::perf::{Sample, Source, Watch};
+use crate::observer::{Observer, OutsideBy, Touch};
 use crate::segment::SharedSegment;
-use crate::tracepoints::{Named, Tracepoint};
-
-/// Sources, by their place.
-const MISSES: usize = 0;
-const READS: usize = 1;
-const FAULTS: usize = 2;
-/// The same as [`MISSES`], with a bell: only while the agent sleeps.
-const RINGS: usize = 3;
+use crate::tracepoints::{self, Named};
 
 /// A file that could not be found in its process is looked for again after so long.
 const LOST_NS: u64 = 20_000_000;
 /// Files that are remembered.
 const FILES_MAX: usize = 16_384;
-/// Threads whose latest read is remembered.
+/// Threads whose latest miss is remembered.
 const THREADS_MAX: usize = 4096;
 /// Reads so recent that more may come at any moment.
 const LATELY_NS: u64 = 20_000_000;
@@ -65,33 +59,17 @@ struct Miss {
     at_ns: u64,
 }
 
-/// The tracepoints as this kernel has them, opened on the thread that starts the program.
+/// Who tells of what the thread that opened it starts.
 pub(super) struct Opened {
-    watch: Watch,
-    points: [Tracepoint; 3],
+    observer: Observer,
+    /// Why it is not a better one.
+    instead: Option<String>,
 }
 
 impl Opened {
-    /// Opens them, or says why not.
-    pub(super) fn on_this_thread() -> Result<Self, String> {
-        let find = |name: &str| {
-            Tracepoint::find(name)
-                .ok_or_else(|| format!("the tracepoint {name} cannot be read in tracefs (it takes root)"))
-        };
-        let points = [
-            find("readahead/page_cache_sync_ra")?,
-            find("filemap/mm_filemap_get_pages")?,
-            find("filemap/mm_filemap_fault")?,
-        ];
-        let source = |place: usize, rings| Source::Tracepoint { id: points[place].id, rings };
-        let sources =
-            [source(MISSES, false), source(READS, false), source(FAULTS, false), source(MISSES, true)];
-        match Watch::of_this_thread(&sources) {
-            Ok(watch) => Ok(Self { watch, points }),
-            Err(error) => {
-                Err(format!("tracepoints cannot be sampled: {error} (it takes root or CAP_PERFMON)"))
-            }
-        }
+    /// Opens it, or says why not.
+    pub(super) fn on_this_thread(by: OutsideBy) -> Result<Self, String> {
+        Observer::open(by).map(|(observer, instead)| Self { observer, instead })
     }
 }
 
@@ -100,22 +78,17 @@ impl Opened {
 pub(super) struct Outside {
     opened: Option<Opened>,
     helper: Option<Arc<Helper>>,
-    bell: bool,
     files: HashMap<(u64, u64), Known>,
     misses: HashMap<u32, Miss>,
-    latest: HashMap<u32, u64>,
     /// Processes that carry our library.
     covered: HashSet<u32>,
     lately: Nanos,
 }
 
 impl Outside {
-    pub(super) fn begin(&mut self, opened: Opened, segment: &Arc<SharedSegment>) {
-        for source in [MISSES, READS, FAULTS, RINGS] {
-            opened.watch.enable(source, true);
-        }
-        self.bell = true;
-        self.helper = Helper::start(opened.watch.bells(), Arc::clone(segment));
+    pub(super) fn begin(&mut self, mut opened: Opened, segment: &Arc<SharedSegment>) {
+        opened.observer.hang_bell(true);
+        self.helper = Helper::start(opened.observer.bells(), Arc::clone(segment));
         self.opened = Some(opened);
     }
 
@@ -132,12 +105,34 @@ impl Outside {
         }
     }
 
-    fn hang_bell(&mut self, on: bool) {
-        if let Some(opened) = &self.opened
-            && self.bell != on
-        {
-            opened.watch.enable(RINGS, on);
-            self.bell = on;
+    /// Who tells, for the report.
+    pub(super) fn known_by(&self) -> &'static str {
+        self.opened.as_ref().map_or("nobody", |opened| opened.observer.words())
+    }
+
+    /// Why nobody better tells.
+    pub(super) fn instead(&self) -> Option<String> {
+        self.opened.as_ref()?.instead.clone()
+    }
+
+    /// Touches that found their ring full.
+    pub(super) fn lost(&self) -> u64 {
+        self.opened.as_ref().map_or(0, |opened| opened.observer.lost())
+    }
+
+    /// Pages of a leaf that nobody needs to hear of; returns what was read of the leaf that had its place.
+    pub(super) fn publish(&mut self, of: (u64, u64), file: u32, leaf: u64, settled: u64) -> Option<Harvest> {
+        self.opened.as_mut()?.observer.publish(of, file, leaf, settled)
+    }
+
+    /// What was read of a leaf and not told.
+    pub(super) fn harvest(&self, of: (u64, u64), file: u32, leaf: u64) -> Option<Harvest> {
+        self.opened.as_ref()?.observer.harvest(of, file, leaf)
+    }
+
+    fn hang_bell(&mut self) {
+        if let Some(opened) = &mut self.opened {
+            opened.observer.hang_bell(true);
         }
     }
 }
@@ -145,32 +140,21 @@ impl Outside {
 impl State {
     pub(super) fn look_outside(&mut self) {
         let Some(opened) = &mut self.outside.opened else { return };
-        let samples = opened.watch.drain();
-        if samples.is_empty() {
-            return;
-        }
-        let points = opened.points.clone();
-        if samples.iter().any(|sample| sample.source == RINGS) {
-            self.outside.hang_bell(false);
-        }
-        for sample in &samples {
-            if sample.source == RINGS || self.outside.covered.contains(&sample.pid) {
-                continue;
-            }
-            if let Some(named) = points.get(sample.source).and_then(|point| point.read(&sample.raw)) {
-                self.seen(sample, named);
+        for touch in opened.observer.drain() {
+            if !self.outside.covered.contains(&touch.pid) {
+                self.seen(&touch);
             }
         }
     }
 
-    fn seen(&mut self, sample: &Sample, named: Named) {
-        let Some(Known::Found { pid, fd, mapped, file, generation }) = self.find_file(sample.pid, named)
+    fn seen(&mut self, touch: &Touch) {
+        let named = touch.named;
+        let Some(Known::Found { pid, fd, mapped, file, generation }) = self.find_file(touch.pid, named)
         else {
             return;
         };
         self.outside.lately = self.now();
-        if self.outside.latest.len() >= THREADS_MAX {
-            self.outside.latest.clear();
+        if self.outside.misses.len() >= THREADS_MAX {
             self.outside.misses.clear();
         }
         let event = |kind, at_ns, waited_ns: u64, named: Named| {
@@ -178,7 +162,7 @@ impl State {
                 kind,
                 detail: 0,
                 pid,
-                tid: sample.tid,
+                tid: touch.tid,
                 fd,
                 file,
                 generation,
@@ -189,38 +173,39 @@ impl State {
             };
             if mapped == 0 { event } else { Event { kind: Kind::Map, ..event } }
         };
-        let before = self.outside.latest.insert(sample.tid, sample.at_ns);
-        match sample.source {
-            MISSES => {
-                self.outside.misses.insert(sample.tid, Miss { named, at_ns: sample.at_ns });
-                self.take_from_outside(&event(Kind::Read, sample.at_ns, 0, named), mapped);
+        match touch.kind {
+            tracepoints::Kind::Miss => {
+                self.outside.misses.insert(touch.tid, Miss { named, at_ns: touch.at_ns });
+                self.take_from_outside(&event(Kind::Read, touch.at_ns, 0, named), mapped);
             }
-            READS => {
-                let missed = self.outside.misses.remove(&sample.tid);
+            tracepoints::Kind::Read => {
+                let missed = self.outside.misses.remove(&touch.tid);
                 if let Some(miss) =
                     missed.filter(|miss| (miss.named.dev, miss.named.ino) == (named.dev, named.ino))
                 {
-                    let waited = sample.at_ns.saturating_sub(miss.at_ns);
-                    self.take_from_outside(&event(Kind::Done, sample.at_ns, waited, miss.named), mapped);
+                    let waited = touch.at_ns.saturating_sub(miss.at_ns);
+                    self.take_from_outside(&event(Kind::Done, touch.at_ns, waited, miss.named), mapped);
                     return;
                 }
                 let pages = Extent::new(named.first, named.count);
                 if self.knows(file, generation) && self.is_quiet(file, pages) {
-                    let waited = before.map_or(0, |before| sample.at_ns.saturating_sub(before));
+                    let waited = touch.since_ns.map_or(0, |since| touch.at_ns.saturating_sub(since));
                     if waited <= HIT_NS || self.is_settled(file, pages) {
                         self.account_used(file, pages);
                         let input = Input::Used { file: FileId(u64::from(file)), pages };
                         self.wave.handle(self.now(), input);
                     } else {
                         // It was under way; how long it was waited for is no longer than since the read before.
-                        self.take_from_outside(&event(Kind::Done, sample.at_ns, waited, named), mapped);
+                        self.take_from_outside(&event(Kind::Done, touch.at_ns, waited, named), mapped);
                     }
                     return;
                 }
-                self.take_from_outside(&event(Kind::Read, sample.at_ns, 0, named), mapped);
-                self.take_from_outside(&event(Kind::Done, sample.at_ns, 0, named), mapped);
+                self.take_from_outside(&event(Kind::Read, touch.at_ns, 0, named), mapped);
+                self.take_from_outside(&event(Kind::Done, touch.at_ns, 0, named), mapped);
             }
-            _ => self.take_from_outside(&event(Kind::Read, sample.at_ns, 0, named), mapped),
+            tracepoints::Kind::Fault => {
+                self.take_from_outside(&event(Kind::Read, touch.at_ns, 0, named), mapped)
+            }
         }
     }
 
@@ -285,7 +270,7 @@ impl State {
             let look = latency.map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
             return Some(if self.vain >= super::VAIN_MAX { look.max(self.doze_ns()) } else { look });
         }
-        self.outside.hang_bell(true);
+        self.outside.hang_bell();
         if let Some(helper) = &self.outside.helper {
             helper.arm();
         }
