@@ -1,11 +1,12 @@
-"""Programs that no library reaches, on slow stores: plain, under the library, and under the observer outside.
+"""Programs that no library reaches, on slow stores: plain, under the library, and under the observer outside by either way.
 
-    ./x outside                     each on s3 and nfs (about two minutes); needs root
+    ./x outside                     each on s3 and nfs (about three minutes); needs root
     ./x outside --device s3 --only static-go
 
 A Go program without libc and a C program linked statically (each if there is a compiler for it), node, md5sum and sort read
 one file through and say what they got: the same under every arm, or the row says so, and the command fails. *library* is
-`bowwave run --observer preload`: what it does not reach runs unchanged. Plain is the kernel at 128 KiB of `read_ahead_kb`.
+`bowwave run --observer preload`: what it does not reach runs unchanged. *outside* takes BPF programs where it may, *perf* is what is
+taken where those are refused. Plain is the kernel at 128 KiB of `read_ahead_kb`.
 On s3 the observer outside is asked for five times the plain speed: a row below that is told, and the command fails.
 """
 
@@ -25,7 +26,7 @@ from store import Store
 REPORT = pathlib.Path("docs/measured/outside.md")
 BYTES = 64 << 20
 AIM = 5.0
-ARMS = {"plain": None, "library": "preload", "outside": "outside"}
+ARMS = {"plain": None, "library": "preload", "outside": "outside", "perf": "perf"}
 GO = """package main
 import ("crypto/md5"; "fmt"; "io"; "os")
 func main() {
@@ -46,6 +47,18 @@ int main(int argc, char **argv) {
         for (long i = 0; i < n; i++) sum = sum * 31 + part[i];
     printf("%lx\\n", sum);
     return n < 0;
+}
+"""
+HITS = 1_000_000
+C_HITS = """#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    static char page[4096];
+    int fd = open(argv[1], O_RDONLY);
+    for (long i = 0, n = atol(argv[2]); i < n; i++)
+        if (pread(fd, page, sizeof page, i % 16384 * 4096) <= 0) return 1;
+    return 0;
 }
 """
 NODE = "const h = require('crypto').createHash('md5'); require('fs').createReadStream(process.argv[1]).on('data', d => h.update(d)).on('end', () => console.log(h.digest('hex')))"
@@ -69,6 +82,30 @@ def programs(work):
     if node:
         said["node"] = [os.path.realpath(node), "-e", NODE]
     return said | {"md5sum": ["md5sum"], "sort": ["sort", "-S", "200M"]}
+
+
+def prices(options, data, work):
+    """What being watched costs: seconds of a million reads of a cached file, and of a program that does nothing."""
+    (work / "hits.c").write_text(C_HITS)
+    compiler = shutil.which("musl-gcc") or shutil.which("cc")
+    built = compiler and subprocess.run([compiler, "-O2", "-static", "-o", work / "hits", "hits.c"], cwd=work, capture_output=True, check=False)
+    jobs = {"nothing (`true`)": ["true"]}
+    if built and built.returncode == 0:
+        jobs[f"{HITS} cached reads of 4 KiB"] = [work / "hits", data / "lines", str(HITS)]
+    lines = []
+    for name, command in jobs.items():
+        seconds = {arm: [] for arm in ("plain", "outside", "perf")}
+        for _ in range(options.price_pairs):
+            (data / "lines").read_bytes()
+            for arm, times in seconds.items():
+                before = [options.bowwave, "run", "--quiet", "--observer", arm, "--"] if arm != "plain" else []
+                begun = time.monotonic()
+                subprocess.run([*before, *command], check=True)
+                times.append(time.monotonic() - begun)
+        cells = [f"{statistics.median(times):.3f} ({min(times):.3f} to {max(times):.3f})" for times in seconds.values()]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+        print(lines[-1], flush=True)
+    return lines
 
 
 def make_data(data):
@@ -98,6 +135,7 @@ def main():
     parser.add_argument("--device", action="append", help="model of `bowwave slow` (repeatable); without it s3 and nfs")
     parser.add_argument("--only", type=lambda text: text.split(","), help="of static-go, static-c, node, md5sum, sort")
     parser.add_argument("--pairs", type=int, default=1, help="how often each, in turn")
+    parser.add_argument("--price-pairs", type=int, default=5, help="how often each of what being watched costs, in turn")
     parser.add_argument("--report", type=pathlib.Path, default=REPORT, help="where the table goes")
     parser.add_argument("--bowwave", default=str(target / "release/bowwave"), help="the command to measure")
     options = parser.parse_args()
@@ -109,6 +147,7 @@ def main():
         work, data = pathlib.Path(folder), pathlib.Path(folder) / "data"
         data.mkdir()
         make_data(data)
+        price = prices(options, data, work)
         for device in options.device or ["s3", "nfs"]:
             for name, command in programs(work).items():
                 if options.only and name not in options.only:
@@ -120,18 +159,27 @@ def main():
                 if not same or (device == "s3" and times < AIM):
                     bad.append(f"{name} on {device}: {'output differs' if not same else f'{times:.2f} times plain, {AIM:.0f} are asked'}")
                 sent = statistics.median(came["outside"][2] for came in rounds) / BYTES
-                cells = [name, device, *(f"{seconds[arm]:.2f}" for arm in ARMS), f"{seconds['plain'] / seconds['library']:.2f}", f"{times:.2f}", f"{sent:.2f}", "same" if same else "DIFFERS"]
+                cells = [name, device, *(f"{seconds[arm]:.2f}" for arm in ARMS), f"{seconds['plain'] / seconds['library']:.2f}", f"{times:.2f}", f"{seconds['plain'] / seconds['perf']:.2f}", f"{sent:.2f}", "same" if same else "DIFFERS"]
                 lines.append("| " + " | ".join(cells) + " |")
                 print(" ".join(cell.ljust(10) for cell in cells), flush=True)
     head = f"""# Programs that no library reaches
 
 `./x outside` measures this and writes it: one file of {BYTES >> 20} MiB read through, {options.pairs} round{'s' if options.pairs > 1 else ''}, medians, plain with 128 KiB of
-`read_ahead_kb`. *library* is `bowwave run --observer preload`, *outside* `--observer outside`; bytes are the store's count, per byte of the file.
+`read_ahead_kb`. *library* is `bowwave run --observer preload`, *outside* `--observer outside` (BPF programs), *perf* the same where those are
+refused; bytes are the store's count under *outside*, per byte of the file.
 {os.cpu_count()} processors, Linux {os.uname().release.split('-')[0]}, shared with other work. On s3 five times the plain speed is asked of the observer outside.
 
-| program | device | plain s | library s | outside s | plain/library | plain/outside | bytes per byte | output |
-|---|---|---:|---:|---:|---:|---:|---:|---|
+| program | device | plain s | library s | outside s | perf s | plain/library | plain/outside | plain/perf | bytes per byte | output |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|
 """
+    watched = f"""
+
+What being watched costs, seconds, {options.price_pairs} rounds by turns, median (lowest to highest):
+
+| what runs | plain | outside | perf |
+|---|---:|---:|---:|
+"""
+    lines.append(watched + "\n".join(price))
     options.report.parent.mkdir(parents=True, exist_ok=True)
     options.report.write_text(head + "\n".join(lines) + "\n")
     print("\n" + head + "\n".join(lines))
