@@ -179,6 +179,11 @@ impl Programs {
         self.shared.publish(of, file, leaf, settled)
     }
 
+    /// Says that nobody needs to hear of hits of this file, of 64 pages at most.
+    pub(crate) fn leave_alone(&self, of: (u32, u64)) {
+        self.shared.leave_alone(of);
+    }
+
     /// Takes what was read of a leaf and not told.
     pub(crate) fn harvest(&self, of: (u32, u64), file: u32, leaf: u64) -> Option<Harvest> {
         self.shared.harvest(of, file, leaf)

@@ -137,6 +137,13 @@ impl Observer {
         }
     }
 
+    /// Hits of this file, of 64 pages at most, nobody needs to hear of.
+    pub(crate) fn leave_alone(&self, (dev, ino): (u64, u64)) {
+        if let Self::Bpf(programs) = self {
+            programs.leave_alone((kernels_device(dev), ino));
+        }
+    }
+
     /// What was read of a leaf and not told.
     pub(crate) fn harvest(&self, (dev, ino): (u64, u64), file: u32, leaf: u64) -> Option<Harvest> {
         match self {

@@ -250,7 +250,12 @@ impl State {
         }
         let known = match search(pid, named) {
             None => Known::Lost(now),
-            Some((_, _, size)) if size < SIZE_MIN => Known::LeftAlone,
+            Some((_, _, size)) if size < SIZE_MIN => {
+                if let Some(opened) = &self.outside.opened {
+                    opened.observer.leave_alone(key);
+                }
+                Known::LeftAlone
+            }
             Some((fd, mapped, size)) => match self.segment.bind(named.dev, named.ino, size) {
                 Some(slot) => Known::Found { pid, fd, mapped, file: slot.index, generation: slot.generation },
                 None => Known::LeftAlone,

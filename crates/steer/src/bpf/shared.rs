@@ -132,6 +132,17 @@ impl Shared {
         (used != 0).then_some(Harvest { file, leaf, used })
     }
 
+    /// Nobody needs to hear of hits of this file, which is no longer than a leaf. Done only where its place is free: it is not
+    /// worth that anybody else is told of.
+    pub(super) fn leave_alone(&self, (dev, ino): (u32, u64)) {
+        let key = file_key(dev, ino);
+        let place = &self.layout().leaves[key as usize % LEAVES];
+        if place.key.load(Ordering::Relaxed) == 0 {
+            place.key.store(key, Ordering::Release);
+            place.settled.store(!0, Ordering::Release);
+        }
+    }
+
     /// Takes the marks of a leaf, if it still has its place.
     pub(super) fn harvest(&self, (dev, ino): (u32, u64), file: u32, leaf: u64) -> Option<Harvest> {
         let key = file_key(dev, ino).wrapping_add(leaf);
@@ -204,6 +215,24 @@ mod tests {
         assert_eq!(shared.publish(of, 5, other, !0), Some(Harvest { file: 5, leaf: 1, used: 0b1 }));
         assert_eq!(shared.harvest(of, 5, 1), None);
         assert_eq!(shared.owners.len(), 1, "as many owners as places");
+    }
+
+    #[test]
+    fn a_small_file_is_left_alone_where_there_is_room() {
+        let mut shared = shared();
+        let (of, leaf) = ((3, 77), |shared: &Shared, key: u64| {
+            let leaf = &shared.layout().leaves[key as usize % LEAVES];
+            (leaf.key.load(Ordering::Relaxed), leaf.settled.load(Ordering::Relaxed))
+        });
+        let key = file_key(of.0, of.1);
+        shared.leave_alone(of);
+        assert_eq!(leaf(&shared, key), (key, !0));
+        mark(&shared, of, 0, 0b1);
+        // Who needs the place gets it, and nobody is told what was read of the small file.
+        let large = LEAVES as u64;
+        assert_eq!(shared.publish(of, 5, large, 0b11), None);
+        shared.leave_alone(of);
+        assert_eq!(leaf(&shared, key), (key + large, 0b11));
     }
 
     #[test]
