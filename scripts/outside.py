@@ -94,11 +94,11 @@ def prices(options, data, work):
         jobs[f"{HITS} cached reads of 4 KiB"] = [work / "hits", data / "lines", str(HITS)]
     lines = []
     for name, command in jobs.items():
-        seconds = {arm: [] for arm in ("plain", "outside", "perf")}
+        seconds = {arm: [] for arm in ARMS}
         for _ in range(options.price_pairs):
             (data / "lines").read_bytes()
             for arm, times in seconds.items():
-                before = [options.bowwave, "run", "--quiet", "--observer", arm, "--"] if arm != "plain" else []
+                before = [options.bowwave, "run", "--quiet", "--observer", ARMS[arm], "--"] if ARMS[arm] else []
                 begun = time.monotonic()
                 subprocess.run([*before, *command], check=True)
                 times.append(time.monotonic() - begun)
@@ -176,8 +176,8 @@ refused; bytes are the store's count under *outside*, per byte of the file.
 
 What being watched costs, seconds, {options.price_pairs} rounds by turns, median (lowest to highest):
 
-| what runs | plain | outside | perf |
-|---|---:|---:|---:|
+| what runs | plain | library | outside | perf |
+|---|---:|---:|---:|---:|
 """
     lines.append(watched + "\n".join(price))
     options.report.parent.mkdir(parents=True, exist_ok=True)
