@@ -94,6 +94,37 @@ fn a_reader_is_seen_from_outside() {
     }
 }
 
+/// Among processes of its own numbers, as in a container, no BPF program is taken.
+#[test]
+fn where_bpf_is_refused_perf_is_taken() {
+    let dir = temporary();
+    make(&dir.path().join("data"), 7);
+    let report = dir.path().join("report.json");
+    let output = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_bowwave")])
+        .args(["run", "--observer", "outside", "--json"])
+        .arg(&report)
+        .arg("--")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "program", "--nocapture", "--test-threads=1"])
+        .env(DO, "read")
+        .env(DIR, dir.path())
+        .env_remove("BOWWAVE")
+        .stdin(Stdio::null())
+        .output();
+    let Ok(Ok(report)) = output.map(|_| fs::read_to_string(report)) else {
+        println!("skipped: unshare cannot be had, or may not part the numbers of processes");
+        return;
+    };
+    let report: Value = serde_json::from_str(&report).unwrap();
+    if report["observed_outside"] == false {
+        println!("skipped: this kernel lacks the tracepoints, or refuses them");
+        return;
+    }
+    assert_eq!(report["outside_known_by"], "perf samples");
+    assert!(report["outside_instead"].as_str().unwrap().contains("BPF"), "{report}");
+}
+
 /// BOWWAVE_STRESS_SECONDS=60 for the minute that a release takes.
 #[test]
 fn stress_gives_right_bytes() {
