@@ -2,6 +2,7 @@
 
     ./x mapped                                   every program on every device, and in half the memory (half an hour)
     ./x mapped --device s3 --only lmdb --pairs 3 a part of it; other rows that were measured stay
+    ./x mapped --observer outside                the same with the observer outside, beside the others
     ./x mapped --table                           no measuring: the table of what was measured
 
 Each loads data of its own kind (safetensors, GGUF, LMDB, SQLite with mmap_size, Parquet, HDF5, zip) with the library that
@@ -319,7 +320,7 @@ def run(options, work, name, device, arm, limit):
     if arm == "cat":
         command = ["sh", "-c", f"cat {FILES[name]} > /dev/null; exec \"$0\" \"$@\"", *command]
     if arm == "bowwave":
-        command = [options.bowwave, "run", "--quiet", "--", *command]
+        command = [options.bowwave, "run", "--quiet", "--observer", options.observer, "--", *command]
     with store(options, work, device, window) as place:
         came = play(command, place.dir, limit)
         return came | place.stats()
@@ -358,7 +359,7 @@ def measure(options):
                 key = (name, device, row["half"])
                 document["rows"] = [r for r in document["rows"] if (r["program"], r["device"], r["half"]) != key]
                 document["rows"].append(row)
-                write(options.json, document)
+                write(options.json, document, options.observer)
                 wrong = [(arm, one) for runs in pairs for arm, one in runs.items() if not one["same"] and not one["capped"]]
                 bad += bool(wrong)
                 print(" ".join(str(cell).ljust(8) for cell in cells(row)), flush=True)
@@ -428,8 +429,7 @@ def table(document):
 
 ABOUT = """# Programs that map their files, on slow stores
 
-`./x mapped` measures this and writes it, `./x mapped --table` prints it again from [mapped.json](mapped.json). Medians,
-worst first. Time includes the start of Python and of bowwave. *plain* is 128 KiB of `read_ahead_kb`, on `loop` 8192. *best
+`{command}` measures this and writes it, `{command} --table` prints it again from [{json}]({json}). Medians, worst first. Time includes the start of Python and of bowwave. *plain* is 128 KiB of `read_ahead_kb`, on `loop` 8192. *best
 window* is the best of 128, 1024 and 8192, chosen for each row; *f/u* is bytes that the store sent per byte used. In *half* the memory the program is
 in a memory group of half its file's size and room for itself. Machine: {machine}
 
@@ -441,13 +441,14 @@ def read(path):
     return json.loads(path.read_text()) if path.exists() else {"rows": []}
 
 
-def write(path, document):
+def write(path, document, observer):
     """The figures, a line a row, and beside them the table."""
     document["machine"] = f"{os.cpu_count()} processors, Linux {os.uname().release.split('-')[0]}; shared with other work."
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = ",\n".join(json.dumps(row, separators=(",", ":")) for row in document["rows"])
     path.write_text(json.dumps({"machine": document["machine"]})[:-1] + ', "rows": [\n' + rows + "\n]}\n")
-    path.with_suffix(".md").write_text(ABOUT.format(machine=document["machine"]) + table(document) + "\n")
+    command = "./x mapped" if observer == "auto" else f"./x mapped --observer {observer}"
+    path.with_suffix(".md").write_text(ABOUT.format(machine=document["machine"], command=command, json=path.name) + table(document) + "\n")
 
 
 def main():
@@ -460,7 +461,8 @@ def main():
     parser.add_argument("--pairs", type=int, default=1, help="how often each, in turn")
     parser.add_argument("--no-limit", action="store_true", help="not in half the memory as well")
     parser.add_argument("--program-bytes", type=int, default=160 << 20, help="memory for the program beside its file's half")
-    parser.add_argument("--json", type=pathlib.Path, default=JSON, help="where the figures go, and with .md the table")
+    parser.add_argument("--observer", choices=["auto", "preload", "outside"], default="auto", help="of `bowwave run`; figures of one that is named are kept apart")
+    parser.add_argument("--json", type=pathlib.Path, help="where the figures go, and with .md the table")
     parser.add_argument("--table", action="store_true", help="print what was measured, measure nothing")
     parser.add_argument("--bowwave", default=str(target / "release/bowwave"), help="the command to measure")
     parser.add_argument("--commit", default=said or "unknown", help="what to note as its state")
@@ -468,6 +470,8 @@ def main():
     for name in options.only:
         if name not in TITLES:
             parser.error(f"there is no program {name!r}; these are: {', '.join(TITLES)}")
+    apart = "" if options.observer == "auto" else f"-{options.observer}"
+    options.json = options.json or JSON.with_name(f"mapped{apart}.json")
     if options.table:
         print(table(read(options.json)))
         return
