@@ -18,7 +18,9 @@ mod world;
 
 pub use bound::{Yardsticks, ceiling_bytes_per_s};
 pub use device::{Device, DeviceModel, DeviceModelError, Head};
-pub use held_out::{Half, Halves, HeldOut, HeldOutCell, Mean, SETTINGS, held_out, held_out_cells};
+pub use held_out::{
+    Choice, Half, Halves, HeldOut, HeldOutCell, Mean, held_out, held_out_cells, settings as held_out_settings,
+};
 pub use judge::{
     Access as JudgeAccess, Case as JudgeCase, Compared, Judged, Reads as JudgeReads, Record as JudgeRecord,
     cases as judge_cases, compare as judge_compare, trace_line as judge_trace_line,

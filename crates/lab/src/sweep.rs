@@ -87,8 +87,8 @@ pub fn sweep_policies() -> Vec<&'static str> {
 }
 
 /// The brain of that name in a memory of `frames` pages; eras of Linux run under a ceiling of 128 KiB, `NAME@KIB` under
-/// another; `wave:PERCENT:PAGES` is `wave` that tolerates so much waste for what was used, with requests of at most so many
-/// pages (15 and 256 where they are not given).
+/// another; `wave:PERCENT:PAGES:SHARE` is `wave` that tolerates so much waste for what was used (`=PERCENT`: never more), with
+/// requests of at most so many pages, told of so many per cent of the memory (15, 256 and 100 where they are not given).
 pub fn sweep_brain(name: &str, frames: u64) -> Option<Brain> {
     let (base, max) = match name.split_once('@') {
         Some((base, kib)) => (base, kib.parse::<u64>().ok()? / 4),
@@ -96,14 +96,15 @@ pub fn sweep_brain(name: &str, frames: u64) -> Option<Brain> {
     };
     let mut parts = base.split(':');
     if parts.next() == Some("wave") {
+        let waste = parts.next().unwrap_or("15");
         let mut number = |default: u64| parts.next().map_or(Some(default), |part| part.parse().ok());
-        let (waste, request) = (number(15)?, number(256)?);
+        let (request, share) = (number(256)?, number(100)?);
         return Some(Brain::Wave(Config {
-            memory: PageCount(frames).bytes(),
-            waste_percent: waste.try_into().ok()?,
+            memory: PageCount(frames * share / 100).bytes(),
+            waste_percent: waste.trim_start_matches('=').parse().ok()?,
+            waste_absolute: waste.starts_with('='),
             request_max: PageCount(request.max(1)),
             reader_max: PageCount(256),
-            ..Config::default()
         }));
     }
     let era = bowwave_core::NAMES.into_iter().find(|known| *known == base);
@@ -281,10 +282,11 @@ mod tests {
         assert!(sweep_policies().into_iter().all(|name| sweep_brain(name, 256).is_some()));
         assert!(matches!(sweep_brain("ondemand@512", 256), Some(Brain::Era(_, PageCount(128)))));
         assert!(sweep_brain("nobody", 256).is_none());
-        let tuned = sweep_brain("wave:40:64", 256);
-        assert!(
-            matches!(tuned, Some(Brain::Wave(c)) if c.waste_percent == 40 && c.request_max == PageCount(64))
-        );
+        let Some(Brain::Wave(tuned)) = sweep_brain("wave:=40:64:50", 256) else {
+            panic!("a setting of wave")
+        };
+        let wanted = (40, true, PageCount(64), PageCount(128).bytes());
+        assert_eq!((tuned.waste_percent, tuned.waste_absolute, tuned.request_max, tuned.memory), wanted);
         assert!(sweep_brain("wave:many", 256).is_none());
     }
 }

@@ -6,13 +6,14 @@
 //!        wave  rho 0.97  eta 0.97 ...
 //! ```
 //!
-//! `--held-out` plays other cells: settings of wave, chosen on one half of patterns, devices and seeds and judged on the other.
+//! `--held-out` plays other cells: settings of wave, fixed on one half of patterns, devices and seeds, judged on the other, both
+//! ways.
 
 use super::page;
 use anyhow::Context as _;
 use bowwave_lab::{
-    DeviceModel, Half, Params, SETTINGS, Score, Set, SweepCell, held_out, held_out_cells, published,
-    sweep_brain, sweep_cell, sweep_policies,
+    DeviceModel, Half, HeldOut, Params, Score, Set, SweepCell, held_out, held_out_cells, held_out_settings,
+    published, sweep_brain, sweep_cell, sweep_policies,
 };
 use std::io::Write;
 use std::path::PathBuf;
@@ -55,8 +56,8 @@ pub(crate) struct Args {
     /// Also write a page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Choose wave's settings on half of the patterns, devices and seeds, and judge them on the other half
-    #[arg(long, conflicts_with_all = ["pattern", "device", "policy", "set", "json", "html"])]
+    /// Fix wave's settings on half of the patterns, devices and seeds, and judge them on the other half, both ways
+    #[arg(long, conflicts_with_all = ["pattern", "device", "policy", "memory", "set", "json", "html"])]
     held_out: bool,
     /// Cells that are played at once
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -170,63 +171,98 @@ fn pace(reads: u64, busy: Duration) -> String {
     format!("{reads} reads simulated in {seconds:.1} s of one core: {:.0} a second", reads as f64 / seconds)
 }
 
-/// The held-out check, and which half is which.
+/// The held-out check, both ways, and which half is which.
 fn half_and_half(args: &Args) -> anyhow::Result<ExitCode> {
     let jobs = held_out_cells(args.volume);
-    let memory = args.memory.first().copied().unwrap_or(1024);
     let (cells, _) = played(&jobs, args.jobs, |job| {
         let settings = job.settings();
-        (job.halves, sweep_cell(&job.pattern, &job.params, job.device, &job.model, memory, &settings))
+        let cell = sweep_cell(&job.pattern, &job.params, job.device, &job.model, job.memory_mib, &settings);
+        (job.halves, cell)
     });
-    let came = held_out(&cells);
     let mut out = std::io::stdout().lock();
-    for (half, name) in [(Half::Fitted, "fitted"), (Half::Judged, "judged")] {
+    for half in Half::BOTH {
         let of = || jobs.iter().filter(|job| job.halves == [half; 3]);
         let mut patterns: Vec<&str> = of().map(|job| job.pattern.name.as_str()).collect();
         let mut devices: Vec<&str> = of().map(|job| job.device).collect();
+        let mut memories: Vec<String> = of().map(|job| job.memory_mib.to_string()).collect();
         patterns.dedup();
         devices.sort_unstable();
         devices.dedup();
+        memories.sort_unstable();
+        memories.dedup();
         let set = of().next().map(|job| job.params.set.to_string()).unwrap_or_default();
         writeln!(
             out,
-            "{name}: {} cells; {}; {set}; {}",
+            "half {half:?}: {} cells; {}; {set}; {} MiB; {}",
             of().count(),
             devices.join(", "),
+            memories.join(" and "),
             patterns.join(", ")
         )?;
     }
-    writeln!(
-        out,
-        "\nsetting            fitted: rho    eta     judged: rho    eta   (geometric mean of rho; {memory} MiB)"
-    )?;
-    for (at, (name, (fitted, judged))) in SETTINGS.iter().zip(&came.means).enumerate() {
-        let mark = match (at == came.chosen, at == came.best) {
-            (true, true) => "  chosen, and the best of the judged half",
-            (true, false) => "  chosen",
-            (false, true) => "  the best of the judged half",
-            _ if at == 0 => "  the default",
-            _ => "",
-        };
-        writeln!(
-            out,
-            "{name:<18} {:>12.3} {:>6.3} {:>15.3} {:>6.3}{mark}",
-            fitted.rho, fitted.eta, judged.rho, judged.eta
-        )?;
-    }
-    let (chosen, best) = (&came.means[came.chosen], &came.means[came.best]);
-    writeln!(
-        out,
-        "\n{} was chosen: rho {:.3} where it was, {:.3} where it was not; the best there has {:.3}, the default {:.3}",
-        SETTINGS[came.chosen], chosen.0.rho, chosen.1.rho, best.1.rho, came.means[0].1.rho
-    )?;
-    writeln!(out, "\nthe default, by the halves of patterns, devices and parameters: rho, eta")?;
-    let word = |half: Half| if half == Half::Fitted { "fitted" } else { "judged" };
-    for ([pattern, device, set], mean) in &came.default {
-        let (pattern, device, set) = (word(*pattern), word(*device), word(*set));
-        writeln!(out, "  {pattern:<8} {device:<8} {set:<8} {:>6.3} {:>6.3}", mean.rho, mean.eta)?;
-    }
+    write!(out, "{}", judged_both_ways(&held_out(&cells)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the held-out check came to: every setting, the two choices, and the default where halves are mixed.
+fn judged_both_ways(came: &HeldOut) -> String {
+    let settings = held_out_settings();
+    let mut text = String::from(
+        "\nsetting                    half A: rho    eta     half B: rho    eta   (geometric mean of rho)\n",
+    );
+    for (at, (name, [a, b])) in settings.iter().zip(&came.means).enumerate() {
+        let mut notes: Vec<String> = came
+            .choices
+            .iter()
+            .filter(|choice| choice.chosen == at)
+            .map(|choice| format!("chosen on {:?}", choice.made_on))
+            .collect();
+        if at == 0 {
+            notes.insert(0, "the default".into());
+        }
+        text.push_str(&format!(
+            "{name:<26} {:>11.3} {:>6.3} {:>15.3} {:>6.3}  {}\n",
+            a.rho,
+            a.eta,
+            b.rho,
+            b.eta,
+            notes.join(", ")
+        ));
+    }
+    for choice in &came.choices {
+        let (here, there) = (choice.made_on, choice.made_on.other());
+        let rho = |at: usize, half: Half| came.means[at][half as usize].rho;
+        text.push_str(&format!(
+            "\nfixed on {here:?}, judged on {there:?}: {}\n  rho on {here:?} {:.3} for the default's {:.3}; on {there:?} {:.3} for {:.3}; the best there has {:.3} ({})\n",
+            settings[choice.chosen],
+            rho(choice.chosen, here),
+            rho(0, here),
+            rho(choice.chosen, there),
+            rho(0, there),
+            rho(choice.best, there),
+            settings[choice.best]
+        ));
+        let mut changed = choice.changed.clone();
+        changed.sort_by(|a, b| (b.4 / b.3).total_cmp(&(a.4 / a.3)));
+        let better = changed.iter().filter(|cell| cell.4 > cell.3).count();
+        text.push_str(&format!(
+            "  changed by more than 1 % on {there:?}: {better} cells for the better, {} for the worse\n",
+            changed.len() - better
+        ));
+        for (at, (pattern, device, memory, before, after)) in changed.iter().enumerate() {
+            // The five that gain most and the five that lose most.
+            if at < 5 || at + 5 >= changed.len() {
+                text.push_str(&format!(
+                    "    {pattern} on {device}, {memory} MiB: {before:.3} -> {after:.3}\n"
+                ));
+            }
+        }
+    }
+    text.push_str("\nthe default, by the halves of patterns, devices and parameters: rho, eta\n");
+    for ([pattern, device, set], mean) in &came.default {
+        text.push_str(&format!("  {pattern:?} {device:?} {set:?} {:>6.3} {:>6.3}\n", mean.rho, mean.eta));
+    }
+    text
 }
 
 fn refused(why: &str) -> ExitCode {
