@@ -154,11 +154,36 @@ impl PageTable {
 
     /// Clears every bit on the pages of `extent`: they were evicted, or never were.
     pub fn forget(&mut self, extent: Extent) {
-        self.edit(extent, |leaf, mask| {
-            for bit in PageBit::ALL {
-                leaf.clear(bit, mask);
-            }
+        self.edit(extent, Leaf::forget);
+    }
+
+    /// Clears every bit on `page`. Whether it was ahead.
+    pub(crate) fn lose(&mut self, page: PageIndex) -> bool {
+        let mut ahead = false;
+        self.edit(Extent { start: page, count: PageCount(1) }, |leaf, mask| {
+            ahead = leaf.word(Select::Bit(PageBit::Ahead)) & mask != 0;
+            leaf.forget(mask);
         });
+        ahead
+    }
+
+    /// What was in flight of `extent` is present.
+    pub(crate) fn arrived(&mut self, extent: Extent) {
+        self.edit(extent, |leaf, mask| {
+            let came = leaf.word(Select::Bit(PageBit::InFlight)) & mask;
+            leaf.set(PageBit::Present, came);
+            leaf.clear(PageBit::InFlight, came);
+        });
+    }
+
+    /// `page`, which is present, is read: it is used, and ahead no more. Whether it was ahead.
+    pub(crate) fn used(&mut self, page: PageIndex) -> bool {
+        let mut ahead = false;
+        self.edit(Extent { start: page, count: PageCount(1) }, |leaf, mask| {
+            ahead = leaf.clear(PageBit::Ahead, mask) > 0;
+            leaf.set(PageBit::Used, mask);
+        });
+        ahead
     }
 
     /// Whether `bit` is set on `page`.
@@ -241,8 +266,9 @@ impl PageTable {
             return;
         }
         let (from, end) = (extent.start.0, extent.end().0);
+        let (first, last) = (from / CHUNK_PAGES, (end - 1) / CHUNK_PAGES);
         let mut emptied = Vec::new();
-        for (&key, chunk) in self.chunks.range_mut(from / CHUNK_PAGES..=(end - 1) / CHUNK_PAGES) {
+        let mut edit_chunk = |key: u64, chunk: &mut Chunk| {
             let base = key * CHUNK_PAGES;
             let before = chunk.leaves.capacity();
             for (leaf, mask) in leaf_masks(from.saturating_sub(base), (end - base).min(CHUNK_PAGES)) {
@@ -257,6 +283,14 @@ impl PageTable {
             if chunk.occupied == 0 {
                 emptied.push(key);
             }
+        };
+        // To look one chunk up is much cheaper than to look up the ends of a range, and most edits lie in one.
+        if first == last {
+            if let Some(chunk) = self.chunks.get_mut(&first) {
+                edit_chunk(first, chunk);
+            }
+        } else {
+            self.chunks.range_mut(first..=last).for_each(|(&key, chunk)| edit_chunk(key, chunk));
         }
         for key in emptied {
             let chunk = self.chunks.remove(&key).expect("it was seen above");
@@ -269,14 +303,18 @@ impl PageTable {
             return PageCount(0);
         }
         let (from, end) = (extent.start.0, extent.end().0);
-        let mut count = 0;
-        for (&key, chunk) in self.chunks.range(from / CHUNK_PAGES..=(end - 1) / CHUNK_PAGES) {
+        let (first, last) = (from / CHUNK_PAGES, (end - 1) / CHUNK_PAGES);
+        let in_chunk = |key: u64, chunk: &Chunk| -> u64 {
             let base = key * CHUNK_PAGES;
-            for (leaf, mask) in leaf_masks(from.saturating_sub(base), (end - base).min(CHUNK_PAGES)) {
-                count += u64::from((chunk.word(leaf, select) & mask).count_ones());
-            }
-        }
-        PageCount(count)
+            leaf_masks(from.saturating_sub(base), (end - base).min(CHUNK_PAGES))
+                .map(|(leaf, mask)| u64::from((chunk.word(leaf, select) & mask).count_ones()))
+                .sum()
+        };
+        PageCount(if first == last {
+            self.chunks.get(&first).map_or(0, |chunk| in_chunk(first, chunk))
+        } else {
+            self.chunks.range(first..=last).map(|(&key, chunk)| in_chunk(key, chunk)).sum()
+        })
     }
 
     fn runs_of(&self, select: Select, want: bool, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
@@ -292,17 +330,17 @@ impl PageTable {
     /// The first page of `[from, end)` that is selected (`want`) or is not (`!want`).
     fn first(&self, select: Select, want: bool, from: u64, end: u64) -> Option<u64> {
         let mut page = from;
-        for (&key, chunk) in self.chunks.range(from / CHUNK_PAGES..) {
+        while page < end {
+            let key = page / CHUNK_PAGES;
             let base = key * CHUNK_PAGES;
-            if base > page {
+            let Some(chunk) = self.chunks.get(&key) else {
+                // Pages between chunks have no bit set.
                 if !want {
-                    break; // pages between chunks have no bit set
+                    return Some(page);
                 }
-                page = base;
-            }
-            if page >= end {
-                return None;
-            }
+                page = self.chunks.range(key..).next()?.0 * CHUNK_PAGES;
+                continue;
+            };
             for (leaf, mask) in leaf_masks(page - base, (end - base).min(CHUNK_PAGES)) {
                 let word = chunk.word(leaf, select);
                 let found = if want { word } else { !word } & mask;
@@ -312,7 +350,7 @@ impl PageTable {
             }
             page = base.saturating_add(CHUNK_PAGES);
         }
-        (!want && page < end).then_some(page)
+        None
     }
 
     /// The last page of `[from, end)` that is neither present nor in flight.
@@ -367,7 +405,13 @@ impl Chunk {
 
     /// How many leaves exist before `leaf`.
     fn rank_or_place(&self, leaf: u32) -> usize {
-        (self.occupied & ((1 << leaf) - 1)).count_ones() as usize
+        let before = (1 << leaf) - 1;
+        // A file that is read from its start has all of them, and to count bits takes many instructions where there is none for it.
+        if self.occupied & before == before {
+            leaf as usize
+        } else {
+            (self.occupied & before).count_ones() as usize
+        }
     }
 
     fn get(&self, leaf: u32) -> Option<&Leaf> {
@@ -419,7 +463,11 @@ impl Leaf {
     }
 
     fn is_empty(&self) -> bool {
-        self.bits == [0; PageBit::ALL.len()]
+        self.bits.iter().fold(0, |all, word| all | word) == 0
+    }
+
+    fn forget(&mut self, mask: u64) {
+        self.bits.iter_mut().for_each(|word| *word &= !mask);
     }
 }
 

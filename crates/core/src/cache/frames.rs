@@ -38,8 +38,14 @@ pub(super) struct Frame {
     pub(super) shard: usize,
     pub(super) list: List,
     pub(super) referenced: bool,
-    pub(super) in_flight: bool,
+    in_flight: bool,
     pub(super) dirty: bool,
+}
+
+impl Frame {
+    pub(super) fn in_flight(&self) -> bool {
+        self.in_flight
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -54,6 +60,8 @@ pub(super) struct Frames {
     frames: Vec<Frame>,
     free: Vec<u32>,
     lists: Vec<[Ends; 2]>,
+    /// Of each shard, frames whose page is in flight.
+    in_flight: Vec<u64>,
     insertions: u64,
 }
 
@@ -61,7 +69,13 @@ impl Frames {
     pub(super) fn new(frames_max: u64, shards: usize) -> Self {
         assert!(frames_max < u64::from(NO_FRAME), "a frame's number fits 32 bits");
         let empty = Ends { young: NO_FRAME, old: NO_FRAME, len: 0 };
-        Self { frames: Vec::new(), free: Vec::new(), lists: alloc::vec![[empty; 2]; shards], insertions: 0 }
+        Self {
+            frames: Vec::new(),
+            free: Vec::new(),
+            lists: alloc::vec![[empty; 2]; shards],
+            in_flight: alloc::vec![0; shards],
+            insertions: 0,
+        }
     }
 
     pub(super) fn bytes_of_memory(&self) -> Bytes {
@@ -86,6 +100,17 @@ impl Frames {
     pub(super) fn oldest_age(&self, shard: usize) -> Option<u64> {
         let id = self.oldest(shard, List::Inactive).or_else(|| self.oldest(shard, List::Active))?;
         Some(self.get(id).age)
+    }
+
+    /// Whether every page of a shard is in flight.
+    pub(super) fn all_in_flight(&self, shard: usize) -> bool {
+        self.in_flight[shard] == self.len(shard, List::Inactive) + self.len(shard, List::Active)
+    }
+
+    /// The page is there.
+    pub(super) fn landed(&mut self, id: FrameId) {
+        let frame = &mut self.frames[id.0 as usize];
+        self.in_flight[frame.shard] -= u64::from(core::mem::take(&mut frame.in_flight));
     }
 
     /// A frame for a page in flight, at the young end of the inactive list.
@@ -117,11 +142,13 @@ impl Frames {
                 self.frames.len() as u32 - 1
             }
         };
+        self.in_flight[shard] += 1;
         self.link(FrameId(id), List::Inactive);
         FrameId(id)
     }
 
     pub(super) fn free(&mut self, id: FrameId) {
+        self.landed(id);
         self.unlink(id);
         self.free.push(id.0);
     }
@@ -182,18 +209,21 @@ impl Frames {
     pub(super) fn check(&self) -> u64 {
         let mut listed = 0;
         for (shard, lists) in self.lists.iter().enumerate() {
+            let mut in_flight = 0;
             for (list, ends) in [List::Inactive, List::Active].into_iter().zip(lists) {
                 let (mut at, mut len, mut age) = (some(ends.old), 0, 0);
                 while let Some(id) = at {
                     let frame = self.get(id);
                     assert_eq!((frame.shard, frame.list), (shard, list), "a frame lies where it says");
                     assert!(frame.age > age, "ages rise from old to young");
+                    in_flight += u64::from(frame.in_flight);
                     (age, len) = (frame.age, len + 1);
                     at = self.younger(id);
                 }
                 assert_eq!(len, ends.len, "a list's length is counted");
                 listed += len;
             }
+            assert_eq!(in_flight, self.in_flight[shard], "frames in flight are counted");
         }
         assert_eq!(listed + self.free.len() as u64, self.frames.len() as u64, "a frame is listed or free");
         listed

@@ -47,7 +47,9 @@ impl Ghosts {
     }
 
     pub(super) fn forget(&mut self, file: FileId, page: PageIndex) {
-        self.by_page.remove(&(file, page));
+        if !self.by_page.is_empty() {
+            self.by_page.remove(&(file, page));
+        }
     }
 
     pub(super) fn of(&self, file: FileId, page: PageIndex) -> Option<(Ghost, u64)> {

@@ -24,6 +24,7 @@
 
 mod frames;
 mod ghosts;
+mod places;
 mod shards;
 
 pub use ghosts::Ghost;
@@ -33,16 +34,14 @@ use crate::play::Submission;
 use crate::table::{PageBit, PageTable};
 use crate::units::{Bytes, Extent, FileId, PageCount, PageIndex};
 use crate::window::Window;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
-use frames::{FrameId, Frames, List, NO_FRAME};
+use frames::{FrameId, Frames, List};
 use ghosts::Ghosts;
+use places::Places;
 use shards::Shards;
 
-/// Pages in a leaf of the map from page to frame.
-const LEAF: u64 = 64;
 /// Frames at the old end of a list that one search for a victim passes over because they are locked or dirty.
 const LOOKED_MAX: usize = 4096;
 
@@ -134,9 +133,17 @@ pub enum Hold {
 /// [`Hold::Go`], the page goes.
 pub type Holds<'a> = &'a mut dyn FnMut(FileId, PageIndex, bool) -> Hold;
 
+/// Where searches for a victim have come in a shard's lists, while nothing but they moves pages: the page to look at next, and
+/// how many were passed over before it.
+#[derive(Default)]
+struct Sought {
+    shard: usize,
+    next: [Option<(FrameId, usize)>; 2],
+}
+
 struct CachedFile {
     table: PageTable,
-    frames: BTreeMap<u64, Box<[u32; LEAF as usize]>>,
+    places: Places,
 }
 
 /// The cache.
@@ -147,6 +154,8 @@ pub struct Cache {
     ghosts: Ghosts,
     evicted: Vec<Evicted>,
     to_write: Vec<(FileId, PageIndex)>,
+    /// Room for the frames of one run of pages.
+    taken: Vec<u32>,
     age_inversion: u64,
 }
 
@@ -165,6 +174,7 @@ impl Cache {
             ghosts: Ghosts::new(config.ghosts_max),
             evicted: Vec::new(),
             to_write: Vec::new(),
+            taken: Vec::new(),
             age_inversion: 0,
         }
     }
@@ -177,7 +187,7 @@ impl Cache {
         }
         self.files
             .entry(file)
-            .or_insert_with(|| CachedFile { table: PageTable::new(end_of_file), frames: BTreeMap::new() })
+            .or_insert_with(|| CachedFile { table: PageTable::new(end_of_file), places: Places::default() })
             .table
             .set_end_of_file(end_of_file);
     }
@@ -208,15 +218,25 @@ impl Cache {
     ) -> Submission {
         let Some(f) = self.files.get_mut(&file) else { return Submission::default() };
         let mut submission = Submission::of(&mut f.table, window);
+        if submission.fetch.is_empty() {
+            return submission;
+        }
         let mut lost = None;
-        'all: for hole in &submission.fetch {
-            for page in hole.start.0..hole.end().0 {
-                if !self.take_frame(file, PageIndex(page), owner, holds) {
-                    lost = Some(PageIndex(page));
-                    break 'all;
-                }
+        let (mut taken, mut sought) = (core::mem::take(&mut self.taken), Sought::default());
+        for hole in &submission.fetch {
+            taken.clear();
+            let pages = (hole.start.0..hole.end().0).map(PageIndex);
+            taken.extend(
+                pages.map_while(|page| Some(self.take_frame(file, page, owner, holds, &mut sought)?.0)),
+            );
+            let f = self.files.get_mut(&file).expect("looked up above");
+            f.places.put(hole.start, &taken);
+            if (taken.len() as u64) < hole.count.0 {
+                lost = Some(hole.start + PageCount(taken.len() as u64));
+                break;
             }
         }
+        self.taken = taken;
         if let Some(from) = lost {
             let f = self.files.get_mut(&file).expect("looked up above");
             for hole in &mut submission.fetch {
@@ -246,14 +266,15 @@ impl Cache {
                     self.refer(id);
                 }
                 None => {
-                    if !self.take_frame(file, page, owner, &mut |_, _, _| Hold::Go) {
+                    let holds: Holds<'_> = &mut |_, _, _| Hold::Go;
+                    let Some(id) = self.take_frame(file, page, owner, holds, &mut Sought::default()) else {
                         return Some(page);
-                    }
-                    let table = &mut self.files.get_mut(&file).expect("it has a frame").table;
-                    table.set(PageBit::Present, one);
-                    let id = self.frame(file, page).expect("just taken");
+                    };
+                    let f = self.files.get_mut(&file).expect("a frame was taken for it");
+                    f.places.put(page, &[id.0]);
+                    f.table.set(PageBit::Present, one);
                     self.frames.get_mut(id).dirty = true;
-                    self.frames.get_mut(id).in_flight = false;
+                    self.frames.landed(id);
                     self.shards.dirtied(self.frames.get(id).shard, 1);
                 }
             }
@@ -285,13 +306,9 @@ impl Cache {
 
     /// A fetch brought these pages.
     pub fn arrived(&mut self, file: FileId, extent: Extent) {
-        self.unlock(file, extent);
-        if let Some(f) = self.files.get_mut(&file) {
-            for run in f.table.runs(PageBit::InFlight, extent).collect::<Vec<_>>() {
-                f.table.set(PageBit::Present, run);
-                f.table.clear(PageBit::InFlight, run);
-            }
-        }
+        let Some(f) = self.files.get_mut(&file) else { return };
+        f.places.of(extent).for_each(|id| self.frames.landed(id));
+        f.table.arrived(extent);
     }
 
     /// A fetch of these pages failed: those that are still in flight are absent again, but for those that were written
@@ -304,7 +321,9 @@ impl Cache {
                 Some(id) if self.frames.get(id).dirty => {
                     self.arrived(file, Extent { start: page, count: PageCount(1) });
                 }
-                Some(id) => self.release(id),
+                Some(id) => {
+                    self.release(id);
+                }
                 None => {}
             }
         }
@@ -313,14 +332,12 @@ impl Cache {
     /// A reader comes to `page`: says what it finds, and notes the reference (first read) or moves the page to the
     /// active list (second read).
     pub fn touch(&mut self, file: FileId, page: PageIndex) -> Touch {
-        let Some(id) = self.frame(file, page) else { return Touch::Absent };
-        if self.frames.get(id).in_flight {
+        let Some(f) = self.files.get_mut(&file) else { return Touch::Absent };
+        let Some(id) = f.places.get(page) else { return Touch::Absent };
+        if self.frames.get(id).in_flight() {
             return Touch::InFlight;
         }
-        let one = Extent { start: page, count: PageCount(1) };
-        let table = &mut self.files.get_mut(&file).expect("it has a frame").table;
-        let ahead = table.clear(PageBit::Ahead, one).0 > 0;
-        table.set(PageBit::Used, one);
+        let ahead = f.table.used(page);
         self.refer(id);
         Touch::Present { ahead, owner: self.frames.get(id).owner }
     }
@@ -359,7 +376,7 @@ impl Cache {
             for page in run.start.0..run.end().0 {
                 let Some(id) = self.frame(file, PageIndex(page)) else { continue };
                 let frame = self.frames.get(id);
-                if !frame.in_flight && !frame.dirty {
+                if !frame.in_flight() && !frame.dirty {
                     self.release(id);
                     gone += 1;
                 }
@@ -383,11 +400,10 @@ impl Cache {
 
     /// Bytes that the cache itself takes, about.
     pub fn bytes_of_memory(&self) -> Bytes {
-        let leaf = size_of::<[u32; LEAF as usize]>() + 3 * size_of::<u64>();
-        let leaves: usize = self.files.values().map(|f| f.frames.len() * leaf).sum();
+        let places: u64 = self.files.values().map(|f| f.places.bytes_of_memory().0).sum();
         let tables: u64 = self.files.values().map(|f| f.table.bytes_of_memory().0).sum();
         let files = self.files.len() * 2 * size_of::<CachedFile>();
-        Bytes((leaves + files + size_of::<Self>()) as u64 + tables) + self.frames.bytes_of_memory()
+        Bytes((files + size_of::<Self>()) as u64 + places + tables) + self.frames.bytes_of_memory()
     }
 
     /// The memory of a shard changes to `frames` pages, at most what it began with; what no longer fits loses its frame
@@ -399,8 +415,9 @@ impl Cache {
     /// [`Cache::resize`], asking as [`Cache::submit_unless`] does.
     pub fn resize_unless(&mut self, shard: usize, frames: PageCount, holds: Holds<'_>) {
         self.shards.resize(shard, frames);
+        let mut sought = Sought::default();
         while self.shards.over(shard) {
-            let Some(id) = self.oldest_evictable(shard, holds) else { break };
+            let Some(id) = self.oldest_evictable(shard, holds, &mut sought) else { break };
             self.evict(id);
         }
     }
@@ -409,8 +426,10 @@ impl Cache {
     /// old end come out of [`Cache::take_to_write`].
     pub fn reclaim_in_background(&mut self) {
         for shard in self.shards.wanting() {
+            let mut sought = Sought::default();
             while self.shards.below_high(shard) {
-                let Some(id) = self.oldest_evictable(shard, &mut |_, _, _| Hold::Go) else { break };
+                let holds: Holds<'_> = &mut |_, _, _| Hold::Go;
+                let Some(id) = self.oldest_evictable(shard, holds, &mut sought) else { break };
                 self.evict(id);
             }
         }
@@ -474,21 +493,27 @@ impl Cache {
     }
 
     fn frame(&self, file: FileId, page: PageIndex) -> Option<FrameId> {
-        let leaf = self.files.get(&file)?.frames.get(&(page.0 / LEAF))?;
-        let id = leaf[(page.0 % LEAF) as usize];
-        (id != NO_FRAME).then_some(FrameId(id))
+        self.files.get(&file)?.places.get(page)
     }
 
-    /// A frame for `page`, in flight, at the young end; the oldest page gives up its own where there is none.
-    fn take_frame(&mut self, file: FileId, page: PageIndex, owner: u32, holds: Holds<'_>) -> bool {
+    /// A frame for `page`, in flight, at the young end; the oldest page gives up its own where there is none. The caller
+    /// puts it in its place.
+    fn take_frame(
+        &mut self,
+        file: FileId,
+        page: PageIndex,
+        owner: u32,
+        holds: Holds<'_>,
+        sought: &mut Sought,
+    ) -> Option<FrameId> {
         let mut shard = self.shards.place(file, page);
         while self.shards.full(shard) {
             let from = match self.shards.victim() {
                 Victim::Same => shard,
                 Victim::Oldest => self.shard_of_oldest(),
             };
-            let found = self.oldest_evictable(from, holds);
-            let Some(id) = found.or_else(|| self.oldest_evictable(shard, holds)) else { return false };
+            let found = self.oldest_evictable(from, holds, sought);
+            let id = found.or_else(|| self.oldest_evictable(shard, holds, sought))?;
             self.evict(id);
             if from != shard {
                 shard = from;
@@ -497,18 +522,7 @@ impl Cache {
         let id = self.frames.allocate(file, page, owner, shard);
         self.shards.took(shard);
         self.ghosts.forget(file, page);
-        let f = self.files.get_mut(&file).expect("its pages are being submitted");
-        let leaf = f.frames.entry(page.0 / LEAF).or_insert_with(|| Box::new([NO_FRAME; LEAF as usize]));
-        leaf[(page.0 % LEAF) as usize] = id.0;
-        true
-    }
-
-    fn unlock(&mut self, file: FileId, extent: Extent) {
-        for page in extent.start.0..extent.end().0 {
-            if let Some(id) = self.frame(file, PageIndex(page)) {
-                self.frames.get_mut(id).in_flight = false;
-            }
-        }
+        Some(id)
     }
 
     fn refer(&mut self, id: FrameId) {
@@ -528,26 +542,42 @@ impl Cache {
 
     /// The oldest page of a shard that can go: of the inactive list, into which the oldest of the active list come while
     /// that is the longer. Pages in flight are passed over; dirty ones are named to be written; those in use go to the
-    /// young end.
-    fn oldest_evictable(&mut self, shard: usize, holds: Holds<'_>) -> Option<FrameId> {
+    /// young end. It goes on where the last search was: what that passed over has not changed.
+    fn oldest_evictable(&mut self, shard: usize, holds: Holds<'_>, sought: &mut Sought) -> Option<FrameId> {
+        if sought.shard != shard {
+            *sought = Sought { shard, ..Sought::default() };
+        }
         while self.frames.len(shard, List::Active) > self.frames.len(shard, List::Inactive) {
+            sought.next[List::Active as usize] = None;
             self.frames.deactivate_oldest(shard);
         }
+        if self.frames.all_in_flight(shard) {
+            return None;
+        }
         for list in [List::Inactive, List::Active] {
-            let mut at = self.frames.oldest(shard, list);
-            for _ in 0..LOOKED_MAX {
+            let (mut at, mut passed) = match sought.next[list as usize].take() {
+                Some((next, passed)) => (Some(next), passed),
+                None => (self.frames.oldest(shard, list), 0),
+            };
+            let looks = LOOKED_MAX - passed;
+            for _ in 0..looks {
                 let Some(id) = at else { break };
                 at = self.frames.younger(id);
                 let frame = self.frames.get(id);
-                if frame.in_flight {
+                if frame.in_flight() {
+                    passed += 1;
                     continue;
                 }
                 if frame.dirty {
+                    passed += 1;
                     self.to_write.push((frame.file, frame.page));
                     continue;
                 }
                 match holds(frame.file, frame.page, frame.referenced) {
-                    Hold::Go => return Some(id),
+                    Hold::Go => {
+                        sought.next[list as usize] = at.map(|next| (next, passed));
+                        return Some(id);
+                    }
                     Hold::Read => self.touch_frame(id),
                     Hold::Stay => self.frames.rejuvenate(id),
                 }
@@ -577,14 +607,13 @@ impl Cache {
             let oldest = (0..self.shards.len()).filter_map(|shard| self.frames.oldest_age(shard)).min();
             self.age_inversion = self.age_inversion.max(age.saturating_sub(oldest.unwrap_or(age)));
         }
-        let unread = self.files[&file].table.has(PageBit::Ahead, page);
+        let unread = self.release(id);
         self.evicted.push(Evicted { file, page, owner, unread });
         self.ghosts.remember(file, page, owner, unread);
-        self.release(id);
     }
 
-    /// The frame is free and the page absent.
-    fn release(&mut self, id: FrameId) {
+    /// The frame is free and the page absent. Whether that was ahead.
+    fn release(&mut self, id: FrameId) -> bool {
         let (file, page, shard, dirty) = {
             let frame = self.frames.get(id);
             (frame.file, frame.page, frame.shard, frame.dirty)
@@ -593,15 +622,11 @@ impl Cache {
             self.shards.cleaned(shard, 1);
         }
         let f = self.files.get_mut(&file).expect("a frame's file is open");
-        f.table.forget(Extent { start: page, count: PageCount(1) });
-        if let Some(leaf) = f.frames.get_mut(&(page.0 / LEAF)) {
-            leaf[(page.0 % LEAF) as usize] = NO_FRAME;
-            if leaf.iter().all(|&id| id == NO_FRAME) {
-                f.frames.remove(&(page.0 / LEAF));
-            }
-        }
+        let ahead = f.table.lose(page);
+        f.places.take(page);
         self.frames.free(id);
         self.shards.gave(shard);
+        ahead
     }
 }
 

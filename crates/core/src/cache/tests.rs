@@ -256,3 +256,24 @@ fn who_uses_a_page_without_a_word_is_asked_before_it_goes() {
     assert_eq!(cache.used(), PageCount(0));
     cache.check();
 }
+
+/// Eight frames: pages 0 to 3 are in flight, 4 to 7 have come, 5 was written. Five are wanted: they take the frames of 4, 6 and 7, and
+/// end where what is left is in flight or dirty.
+#[test]
+fn a_search_for_frames_goes_on_where_the_last_one_was() {
+    let mut cache = Cache::new(CacheConfig::of(PageCount(8)));
+    let window =
+        |start, size| Window { start: PageIndex(start), size: PageCount(size), async_size: PageCount(0) };
+    cache.open(F, PageIndex(1000));
+    cache.submit(F, window(0, 8), 0);
+    cache.arrived(F, Extent::new(4, 4));
+    cache.write(F, Extent::new(5, 1), 0);
+    let submission = cache.submit(F, window(100, 5), 1);
+    assert_eq!(submission.fetch, [Extent::new(100, 3)]);
+    let gone: Vec<u64> = cache.take_evicted().iter().map(|gone| gone.page.0).collect();
+    assert_eq!(gone, [4, 6, 7]);
+    assert!(cache.take_to_write().contains(&(F, PageIndex(5))));
+    cache.cleaned(F, Extent::new(5, 1));
+    assert_eq!(cache.submit(F, window(200, 2), 1).fetch, [Extent::new(200, 1)], "then all are in flight");
+    cache.check();
+}

@@ -13,6 +13,9 @@ impl World<'_> {
     }
 
     pub(super) fn send(&mut self, number: u32, submission: &Submission, fetch: Option<FetchId>, who: u32) {
+        if submission.fetch.is_empty() {
+            return;
+        }
         let max = self.config.request_max.0.max(1);
         let pieces: Vec<Extent> = submission
             .fetch

@@ -1,0 +1,100 @@
+//! Which frame each page of a file has: a map from page to frame's number, 64 pages to a leaf.
+//!
+//! ```text
+//! page       0 ............ 63 | 64 ........... 127 |    pages that are fetched together lie in one leaf, which is
+//! frame      7  8  9  -  -  -  | -  -  -  40 41 42  |    looked up once for all of them
+//! used       3                   3                       a leaf without a frame is given up
+//! ```
+
+use super::frames::{FrameId, NO_FRAME};
+use crate::units::{Bytes, Extent, PageCount, PageIndex};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use core::mem::size_of;
+
+/// Pages in a leaf.
+const LEAF: u64 = 64;
+
+struct Leaf {
+    frames: [u32; LEAF as usize],
+    used: u32,
+}
+
+/// The frames of a file's pages.
+#[derive(Default)]
+pub(super) struct Places {
+    leaves: BTreeMap<u64, Box<Leaf>>,
+}
+
+impl Places {
+    pub(super) fn bytes_of_memory(&self) -> Bytes {
+        Bytes((self.leaves.len() * (size_of::<Leaf>() + 3 * size_of::<u64>())) as u64)
+    }
+
+    pub(super) fn get(&self, page: PageIndex) -> Option<FrameId> {
+        let id = self.leaves.get(&(page.0 / LEAF))?.frames[(page.0 % LEAF) as usize];
+        (id != NO_FRAME).then_some(FrameId(id))
+    }
+
+    /// The pages from `start` on, which have no frame, get these.
+    pub(super) fn put(&mut self, start: PageIndex, frames: &[u32]) {
+        for (leaf, within, part) in parts(Extent { start, count: PageCount(frames.len() as u64) }) {
+            let empty = || Box::new(Leaf { frames: [NO_FRAME; LEAF as usize], used: 0 });
+            let leaf = self.leaves.entry(leaf).or_insert_with(empty);
+            leaf.used += part.len() as u32;
+            leaf.frames[within..][..part.len()].copy_from_slice(&frames[part]);
+        }
+    }
+
+    /// `page` has a frame no more.
+    pub(super) fn take(&mut self, page: PageIndex) {
+        let key = page.0 / LEAF;
+        let Some(leaf) = self.leaves.get_mut(&key) else { return };
+        let had = core::mem::replace(&mut leaf.frames[(page.0 % LEAF) as usize], NO_FRAME);
+        leaf.used -= u32::from(had != NO_FRAME);
+        if leaf.used == 0 {
+            self.leaves.remove(&key);
+        }
+    }
+
+    /// The frames of those of these pages that have one, in order.
+    pub(super) fn of(&self, pages: Extent) -> impl Iterator<Item = FrameId> + '_ {
+        let parts = parts(pages).filter_map(|(leaf, within, part)| {
+            Some(&self.leaves.get(&leaf)?.frames[within..within + part.len()])
+        });
+        parts.flatten().filter(|&&id| id != NO_FRAME).map(|&id| FrameId(id))
+    }
+}
+
+/// The leaves that `pages` lie in: each one's number, where in it they begin, and which of the pages those are.
+fn parts(pages: Extent) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
+    let (from, end) = (pages.start.0, pages.end().0);
+    (from / LEAF..end.div_ceil(LEAF)).map(move |leaf| {
+        let (first, past) = (from.max(leaf * LEAF), end.min((leaf + 1) * LEAF));
+        (leaf, (first % LEAF) as usize, (first - from) as usize..(past - from) as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// The picture at the top, over two leaves; and a leaf that is empty again takes no memory.
+    #[test]
+    fn frames_of_a_run_of_pages() {
+        let mut places = Places::default();
+        places.put(PageIndex(62), &[7, 8, 9, 10]);
+        let of = |places: &Places, start, count| -> Vec<u32> {
+            places.of(Extent::new(start, count)).map(|id| id.0).collect()
+        };
+        assert_eq!(of(&places, 0, 200), [7, 8, 9, 10]);
+        assert_eq!((of(&places, 63, 2), places.get(PageIndex(66))), ([8, 9].to_vec(), None));
+        places.take(PageIndex(64));
+        assert_eq!(of(&places, 0, 200), [7, 8, 10]);
+        for page in [62, 63, 65, 65] {
+            places.take(PageIndex(page));
+        }
+        assert_eq!(places.bytes_of_memory(), Bytes(0));
+    }
+}
