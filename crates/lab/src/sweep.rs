@@ -75,6 +75,18 @@ impl SweepCell {
         (best.rho > own.rho * (1.0 + percent / 100.0)).then_some(best)
     }
 
+    /// Whether a rule could foresee what the oracle knows: the pattern is regular, and whoever is surprised by the first touch
+    /// of each of its runs need not be slower than the oracle, which knows where runs begin. So not 512 streams of one file that
+    /// begin within a few latencies of an object store (test `what_a_rule_could_foresee`).
+    pub fn foreseeable(&self) -> bool {
+        self.regular && self.online_s <= self.oracle_s
+    }
+
+    /// Bytes that `policy` fetched for each byte that the oracle did.
+    pub fn bytes_of_oracle(&self, policy: &str) -> Option<f64> {
+        Some(1.0 / self.of(policy)?.eta / self.oracle_amplification)
+    }
+
     /// That policy's score.
     pub fn of(&self, policy: &str) -> Option<&Score> {
         self.scores.iter().find(|score| score.policy == policy)
@@ -275,6 +287,19 @@ mod tests {
                 assert!(cell.scores.iter().all(|score| score.rho <= 1.0 + 1e-9), "{device} {name}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_rule_could_foresee() {
+        let params = Params { volume: 0.02, ..Params::published() };
+        let cell = |name: &str| {
+            sweep_cell(&find(name).unwrap(), &params, "s3", &DeviceModel::S3, 256, &["none".to_string()])
+        };
+        let (one, many) = (cell("stride_4k_64k"), cell("il512_1fd"));
+        assert!(one.foreseeable(), "{one:?}");
+        assert!(many.regular && !many.foreseeable(), "{many:?}");
+        let (bytes, eta) = (one.bytes_of_oracle("none").unwrap(), one.of("none").unwrap().eta);
+        assert!((bytes * eta * one.oracle_amplification - 1.0).abs() < 1e-9 && bytes <= 1.0);
     }
 
     #[test]

@@ -308,6 +308,23 @@ fn shown(cell: &SweepCell) -> String {
     text
 }
 
+/// How wave does where a rule could foresee.
+fn foreseen(cells: &[SweepCell]) -> String {
+    let regular = cells.iter().filter(|cell| cell.regular).count();
+    let known: Vec<&SweepCell> = cells.iter().filter(|cell| cell.foreseeable()).collect();
+    let geometric = |of: &dyn Fn(&SweepCell) -> Option<f64>| {
+        let logs: Vec<f64> = known.iter().filter_map(|cell| of(cell)).map(f64::ln).collect();
+        (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+    };
+    format!(
+        "\nwave where a rule could foresee what the oracle knows, {} of {regular} regular cells: geometric mean of rho {:.3}, of bytes \
+         {:.2} times the oracle's\n",
+        known.len(),
+        geometric(&|cell| Some(cell.of("wave")?.rho)),
+        geometric(&|cell| cell.bytes_of_oracle("wave"))
+    )
+}
+
 /// Shares and means over all cells, and each cell in which another policy wins at no more waste.
 fn summary(cells: &[SweepCell], policies: &[String]) -> String {
     let mut text = String::from(
@@ -338,6 +355,7 @@ fn summary(cells: &[SweepCell], policies: &[String]) -> String {
             cells.len()
         ));
     }
+    text.push_str(&foreseen(cells));
     let mut named = |title: &str, lines: Vec<String>| {
         text.push_str(&format!("\n{title}: {}\n", if lines.is_empty() { "none" } else { "" }));
         lines.into_iter().for_each(|line| text.push_str(&format!("  {line}\n")));
