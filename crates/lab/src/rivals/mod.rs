@@ -80,13 +80,13 @@ pub(crate) fn oracle(foreseen: Vec<Rc<std::cell::RefCell<Foreseen>>>, depth: u64
     let make: MakePolicy = Rc::new(move || {
         let fd = next.replace(next.get() + 1);
         let rule = oracle::Oracle { foreseen: Rc::clone(&foreseen[fd % foreseen.len()]), depth, gap };
-        Box::new(Hearing { rule, request: None })
+        Box::new(Hearing::of(rule))
     });
     Brain::Era(make, PageCount(1 << 14))
 }
 
 fn made<P: Rule + 'static>(make: impl Fn() -> P + 'static) -> MakePolicy {
-    Rc::new(move || Box::new(Hearing { rule: make(), request: None }))
+    Rc::new(move || Box::new(Hearing::of(make())))
 }
 
 /// A rival's rule: a request has come, what shall be fetched beside it?
@@ -99,6 +99,14 @@ trait Rule {
 struct Hearing<P> {
     rule: P,
     request: Option<Extent>,
+    /// Room for what it wants ahead.
+    ahead: Vec<Extent>,
+}
+
+impl<P: Rule> Hearing<P> {
+    fn of(rule: P) -> Self {
+        Self { rule, request: None, ahead: Vec::new() }
+    }
 }
 
 impl<P: Rule> Policy for Hearing<P> {
@@ -124,10 +132,9 @@ impl<P: Rule> Policy for Hearing<P> {
                 if missing {
                     out.push(decided(request, Pattern::Random, "asked"));
                 }
-                let mut ahead = Vec::new();
-                self.rule.read(view, request, missing, &mut ahead);
+                self.rule.read(view, request, missing, &mut self.ahead);
                 let end = view.end_of_file();
-                for extent in ahead {
+                for extent in self.ahead.drain(..) {
                     let inside = Extent::between(extent.start, extent.end().min(end));
                     if !inside.is_empty() {
                         out.push(decided(inside, Pattern::Subsequent, "rule"));

@@ -46,7 +46,7 @@ impl OpenFile {
         Self { policy, state: ReadState::new(max), hears_reads }
     }
 
-    /// Asks, and returns the windows and what they want retained.
+    /// Asks, adds the windows to `out`, and returns what they want retained.
     pub(super) fn ask(
         &mut self,
         table: &PageTable,
@@ -54,10 +54,10 @@ impl OpenFile {
         page: PageIndex,
         count: PageCount,
         now: Nanos,
-    ) -> (Vec<Decision>, Extent) {
-        let mut out = Vec::new();
-        self.policy.decide(table, &mut self.state, Ask { page, count, kind, now }, &mut out);
-        (out, self.policy.retain())
+        out: &mut Vec<Decision>,
+    ) -> Extent {
+        self.policy.decide(table, &mut self.state, Ask { page, count, kind, now }, out);
+        self.policy.retain()
     }
 
     pub(super) fn read_done(&mut self, pages: Extent, end_byte: u64) {

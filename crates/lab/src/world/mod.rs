@@ -34,8 +34,8 @@ use outcome::WorldOutcome as Outcome;
 pub use outcome::{ActorOutcome, Bucket, Cost, WorldOutcome};
 
 use bowwave_core::{
-    AskKind, Cache, Dev, Evicted, Extent, FetchId, FileId, Input, Nanos, PageCount, PageIndex, Pattern,
-    Stats, Touch, TraceRecord, Window,
+    AskKind, Cache, Decision, Dev, Evicted, Extent, FetchId, FileId, Input, Nanos, PageCount, PageIndex,
+    Pattern, Stats, Touch, TraceRecord, Window,
 };
 use brain::{OpenFile, WaveBrain};
 use faults::Draws;
@@ -107,6 +107,8 @@ pub struct World<'a> {
     machine_planned: Option<Nanos>,
     open: Vec<OpenFile>,
     wave: Option<WaveBrain>,
+    /// Room for the windows of one question.
+    decisions: Vec<Decision>,
     running: Vec<Running<'a>>,
     requests: BTreeMap<u64, Request>,
     next_request: u64,
@@ -162,6 +164,7 @@ impl<'a> World<'a> {
             machine_planned: None,
             open,
             wave,
+            decisions: Vec::new(),
             running: Vec::new(),
             requests: BTreeMap::new(),
             next_request: 0,
@@ -480,12 +483,13 @@ impl<'a> World<'a> {
         self.outcome.cost.asks += 1;
         let congested = self.config.congested_from.is_some_and(|from| self.requests.len() >= from);
         self.open[fd as usize].state().congested = congested;
-        let (decisions, retain) =
-            self.open[fd as usize].ask(self.cache.table(file), kind, page, count, self.now);
+        let mut decisions = std::mem::take(&mut self.decisions);
+        let table = self.cache.table(file);
+        let retain = self.open[fd as usize].ask(table, kind, page, count, self.now, &mut decisions);
         if !retain.is_empty() {
             self.cache.retain(file, retain);
         }
-        for decision in decisions {
+        for decision in decisions.drain(..) {
             self.outcome.cost.looks += decision.window.size.0;
             let owner = self.owners.len() as u32;
             let submission = self.cache.submit(file, decision.window, owner);
@@ -513,6 +517,7 @@ impl<'a> World<'a> {
             }
             self.send(number, &submission, None, who);
         }
+        self.decisions = decisions;
         self.after_submission();
     }
 
