@@ -312,9 +312,12 @@ fn shown(cell: &SweepCell) -> String {
 fn foreseen(cells: &[SweepCell]) -> String {
     let regular = cells.iter().filter(|cell| cell.regular).count();
     let known: Vec<&SweepCell> = cells.iter().filter(|cell| cell.foreseeable()).collect();
+    if known.is_empty() {
+        return String::new();
+    }
     let geometric = |of: &dyn Fn(&SweepCell) -> Option<f64>| {
         let logs: Vec<f64> = known.iter().filter_map(|cell| of(cell)).map(f64::ln).collect();
-        (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+        (logs.iter().sum::<f64>() / logs.len() as f64).exp()
     };
     format!(
         "\nwave where a rule could foresee what the oracle knows, {} of {regular} regular cells: geometric mean of rho {:.3}, of bytes \
