@@ -26,7 +26,7 @@ impl Wave {
     /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
-        let share = self.share().min(self.speculation_share(&self.files[&s.file]));
+        let (memory, speculation) = (self.share(), self.speculation_share(&self.files[&s.file]));
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run } = s.course else { return };
         let f = &self.files[&s.file];
@@ -34,7 +34,11 @@ impl Wave {
         if f.random {
             return;
         }
-        let runs_max = (share / run.max(1)).max(1);
+        let gap = period.unsigned_abs().saturating_sub(run);
+        let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
+        // Gaps that are bought take memory like the rest.
+        let bought = if whole_stretch { run + gap } else { run };
+        let runs_max = (memory / bought.max(1)).min(speculation / run.max(1)).max(1);
         let reads = s.reads;
         let ends =
             f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
@@ -44,8 +48,6 @@ impl Wave {
         if distance > ahead / 2 && distance > 0 {
             return;
         }
-        let gap = period.unsigned_abs().saturating_sub(run);
-        let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
         let (id, from, end) = (s.file, s.next, f.end);
         let mut stretch: Option<Extent> = None;
         let mut asked = Vec::new();
