@@ -435,6 +435,13 @@ impl Wave {
             _ => Pattern::Subsequent,
         };
         let mark = Some(Extent::new(mark, mark_width));
+        if urgent
+            && !down
+            && let Some((id, next)) = self.streams.get(sid).map(|s| (s.file, s.next))
+            && let Some(queue) = self.files.get(&id).and_then(|f| self.queues.get_mut(&f.device))
+        {
+            queue.hurry(sid, id, Extent::between(PageIndex(next.min(window.start.0)), window.start));
+        }
         self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent });
     }
 

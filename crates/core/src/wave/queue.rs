@@ -89,6 +89,13 @@ impl Line {
         self.take(key)
     }
 
+    /// The first part for `stream` that starts within these pages.
+    fn take_of(&mut self, stream: StreamId, file: FileId, pages: Extent) -> Option<Wanted> {
+        let within = self.parts.range((file, pages.start.0)..(file, pages.end().0));
+        let key = *within.into_iter().find(|(_, parts)| parts[0].stream == Some(stream))?.0;
+        self.take(key)
+    }
+
     /// The oldest part. Entries of `order` whose part was taken by [`Line::take`] are passed over.
     pub(super) fn take_oldest(&mut self) -> Option<Wanted> {
         while let Some(key) = self.order.pop_front() {
@@ -125,6 +132,13 @@ impl Queue {
             waiting: BTreeSet::new(),
             last_end: (FileId(0), 0),
             run: 0,
+        }
+    }
+
+    /// What a stream has asked for before and was not sent becomes urgent, for its reader comes to it first.
+    pub(super) fn hurry(&mut self, stream: StreamId, file: FileId, pages: Extent) {
+        while let Some(part) = self.ahead.take_of(stream, file, pages) {
+            self.urgent.push_back(Wanted { turn: Turn::Urgent, ..part });
         }
     }
 
@@ -183,6 +197,8 @@ pub(super) fn piece_pages(queue: &Queue, unread: PageCount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Nanos;
+    use crate::wave::stream::{Stream, Streams};
 
     fn part(start: u64) -> Wanted {
         let pages = Extent::new(start, 32);
@@ -199,6 +215,23 @@ mod tests {
         assert_eq!(next(Some((FileId(1), 900))), Some(900));
         assert_eq!(next(Some((FileId(1), 932))), Some(100));
         assert_eq!(next(None), None);
+    }
+
+    #[test]
+    fn a_stream_in_a_hurry_does_not_overtake_itself() {
+        let mut queue = Queue::new(&Config::default());
+        let mut streams = Streams::default();
+        let [sid, other] = [(); 2].map(|()| streams.add(Stream::seed(FileId(1), 0, 1, Nanos(0))));
+        for (start, stream) in [(300, sid), (200, sid), (250, other)] {
+            queue.ahead.push_back(Wanted { turn: Turn::Ahead, stream: Some(stream), ..part(start) });
+        }
+        queue.hurry(sid, FileId(1), Extent::new(180, 220));
+        queue.urgent.push_back(part(400));
+        let lines = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
+        let [demand, urgent, ahead] = lines;
+        let next = |_| take_next([&mut *demand, &mut *urgent, &mut *ahead], None);
+        let order: alloc::vec::Vec<u64> = (0..4).map_while(next).map(|w| w.pages.start.0).collect();
+        assert_eq!(order, [200, 300, 400, 250]);
     }
 
     #[test]
