@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// Pages that one call shall bring if we are free to choose: 1 MiB, the largest request of a FUSE mount.
 pub(crate) const CALL_PAGES_MAX: u64 = 256;
+/// Calls in a row that are taken to have started all that they asked for.
+const UNSEEN_MAX: u32 = 15;
 /// VM_READAHEAD_PAGES: what the kernel gives a device that says nothing.
 const KERNEL_DEFAULT_PAGES: u64 = 32;
 
@@ -43,6 +45,9 @@ struct Known {
     /// Calls that were cut short, and the most that one of them started.
     cut: u32,
     cut_most: u64,
+    /// The most that a call was seen to start whole, and calls of no more than that since one was looked at.
+    whole_most: u64,
+    unseen: u32,
     lent: bool,
     lend_failed: bool,
     /// What the brain was told: pages of a request, and of a reader's own.
@@ -98,10 +103,27 @@ impl DeviceWindows {
         self.devices.get(&device).is_some_and(|known| known.lent)
     }
 
+    /// Whether what a call for `pages` pages starts is to be looked at, which takes two more calls: one in sixteen of those that
+    /// ask for no more than was started whole before.
+    pub(crate) fn is_doubtful(&mut self, device: u64, pages: u64) -> bool {
+        let Some(known) = self.devices.get_mut(&device) else { return true };
+        if pages <= known.whole_most && known.unseen < UNSEEN_MAX {
+            known.unseen += 1;
+            return false;
+        }
+        known.unseen = 0;
+        true
+    }
+
     /// A call for `asked` absent pages started `started`. Twice cut short: that is the limit.
     pub(crate) fn observed(&mut self, device: u64, asked: u64, started: u64) {
         let Some(known) = self.devices.get_mut(&device) else { return };
-        if started == 0 || started >= asked {
+        if started >= asked {
+            known.whole_most = known.whole_most.max(asked);
+            return;
+        }
+        known.whole_most = known.whole_most.min(started);
+        if started == 0 {
             return;
         }
         known.cut += 1;
@@ -179,6 +201,25 @@ mod tests {
         assert_eq!(windows.cap(9), 32);
         windows.prepare(9, file.as_fd());
         assert_eq!(windows.cap(9), 32, "what was seen outweighs what was expected");
+    }
+
+    #[test]
+    fn what_was_started_whole_is_looked_at_now_and_then() {
+        let mut windows = DeviceWindows::new(false);
+        windows.devices.insert(9, Known { window: 32, request: 32, ..Known::default() });
+        let looked =
+            |windows: &mut DeviceWindows, pages| (0..32).filter(|_| windows.is_doubtful(9, pages)).count();
+        assert_eq!(looked(&mut windows, 8), 32, "nothing is known yet");
+        windows.observed(9, 8, 8);
+        assert_eq!((looked(&mut windows, 8), looked(&mut windows, 9)), (2, 32));
+        windows.observed(9, 8, 4);
+        assert_eq!(
+            (looked(&mut windows, 4), looked(&mut windows, 5)),
+            (2, 32),
+            "that was less than we thought"
+        );
+        windows.observed(9, 4, 0);
+        assert_eq!(looked(&mut windows, 1), 32, "the device starts nothing any more");
     }
 
     #[test]

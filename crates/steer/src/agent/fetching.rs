@@ -107,7 +107,8 @@ impl State {
             let cap = self.windows.cap(device);
             let piece = Extent::between(at, (at + PageCount(cap)).min(hull.end()));
             self.calls += 1;
-            let held_before = if absent.len() == 1 { descriptor.cached(piece) } else { None };
+            let doubtful = absent.len() == 1 && self.windows.is_doubtful(device, piece.count.0);
+            let held_before = if doubtful { descriptor.cached(piece) } else { None };
             if let Err(error) = descriptor.readahead(piece) {
                 self.calls_ns += monotonic_ns() - before;
                 if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) {
@@ -117,10 +118,13 @@ impl State {
             }
             if held_before == Some(0)
                 && let Some(started) = descriptor.cached(piece)
-                && started < piece.count.0
             {
-                // The kernel cut it short. What it has not started is asked for again, from there.
                 self.windows.observed(device, piece.count.0, started);
+                if started >= piece.count.0 {
+                    at = piece.end();
+                    continue;
+                }
+                // The kernel cut it short. What it has not started is asked for again, from there.
                 if let Some(news) = self.windows.news(device) {
                     self.wave.handle(now, news);
                 }
