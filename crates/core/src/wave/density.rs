@@ -31,7 +31,8 @@
 //! Reads that gather nowhere buy nothing, until a small file, on a device that does several things at once, is *worn*: one page in
 //! 512 of it was read at random, and the rent came to twice the price of the whole. 300 lookups in a database of 80 MB on s3 wait
 //! 30 ms each; all of it is 0.8 s away by one connection. After 56 of them its regions need not gather any more. Small is what
-//! half of may be bought before any of it is read, 128 MiB, and what memory holds.
+//! half of may be bought before any of it is read, 128 MiB, and what memory holds. While nobody has seen the device overlap anything,
+//! 4 MiB are bought at a time, whose holes show it.
 
 use crate::units::{Extent, PageIndex};
 use alloc::collections::{BTreeMap, VecDeque};

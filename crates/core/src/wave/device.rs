@@ -34,7 +34,8 @@ const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 const RATE_UNKNOWN: u64 = 100_000_000;
 /// And at most, whatever a single fetch seemed to show: 2 GB/s.
 const RATE_MAX: u64 = 2_000_000_000;
-/// Requests under way of which it can be told whether they overlap.
+/// Requests under way of which it can be told whether they overlap: a head serves four one by one, and what
+/// serves two of them at once is taken to serve more.
 const TOGETHER_MIN: u32 = 4;
 /// Requests that a device is taken to overlap at most.
 const OVERLAP_MAX: u64 = 16;
