@@ -155,9 +155,9 @@ impl Programs {
         self.ring.fd.as_raw_fd()
     }
 
-    /// Whether who tells next shall ring.
-    pub(crate) fn hang_bell(&self, on: bool) {
-        self.shared.layout().asleep.store(u64::from(on), Ordering::SeqCst);
+    /// Who tells next rings, and takes the bell down.
+    pub(crate) fn hang_bell(&self) {
+        self.shared.layout().asleep.store(1, Ordering::SeqCst);
     }
 
     /// All that was told since the last call.

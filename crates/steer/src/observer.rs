@@ -83,11 +83,11 @@ impl Observer {
         }
     }
 
-    /// Whether who tells next shall ring. Whoever rings takes the bell down.
-    pub(crate) fn hang_bell(&mut self, on: bool) {
+    /// Who tells next rings, and takes the bell down.
+    pub(crate) fn hang_bell(&mut self) {
         match self {
-            Self::Bpf(programs) => programs.hang_bell(on),
-            Self::Perf(sampled) => sampled.hang_bell(on),
+            Self::Bpf(programs) => programs.hang_bell(),
+            Self::Perf(sampled) => sampled.hang_bell(true),
         }
     }
 

@@ -426,7 +426,7 @@ impl Wave {
             s.frontier = s.frontier.max(end.min(end_of_file));
             (window, s.next + step - 1)
         };
-        let (mark_width, first_of_file) = (s.skip.max(1), s.first == 0);
+        let (id, next, mark_width, first_of_file) = (s.file, s.next, s.skip.max(1), s.first == 0);
         let pattern = match (down, why.0) {
             (true, _) => Pattern::Backwards,
             (_, "R4 context") => Pattern::Context,
@@ -437,7 +437,6 @@ impl Wave {
         let mark = Some(Extent::new(mark, mark_width));
         if urgent
             && !down
-            && let Some((id, next)) = self.streams.get(sid).map(|s| (s.file, s.next))
             && let Some(queue) = self.files.get(&id).and_then(|f| self.queues.get_mut(&f.device))
         {
             queue.hurry(sid, id, Extent::between(PageIndex(next.min(window.start.0)), window.start));

@@ -116,14 +116,11 @@ impl State {
                 }
                 return Some(Input::Failed { fetch: id });
             }
-            if held_before == Some(0)
-                && let Some(started) = descriptor.cached(piece)
-            {
+            let started = if held_before == Some(0) { descriptor.cached(piece) } else { None };
+            if let Some(started) = started {
                 self.windows.observed(device, piece.count.0, started);
-                if started >= piece.count.0 {
-                    at = piece.end();
-                    continue;
-                }
+            }
+            if let Some(started) = started.filter(|&started| started < piece.count.0) {
                 // The kernel cut it short. What it has not started is asked for again, from there.
                 if let Some(news) = self.windows.news(device) {
                     self.wave.handle(now, news);

@@ -87,7 +87,7 @@ pub(super) struct Outside {
 
 impl Outside {
     pub(super) fn begin(&mut self, mut opened: Opened, segment: &Arc<SharedSegment>) {
-        opened.observer.hang_bell(true);
+        opened.observer.hang_bell();
         self.helper = Helper::start(opened.observer.bells(), Arc::clone(segment));
         self.opened = Some(opened);
     }
@@ -132,7 +132,7 @@ impl Outside {
 
     fn hang_bell(&mut self) {
         if let Some(opened) = &mut self.opened {
-            opened.observer.hang_bell(true);
+            opened.observer.hang_bell();
         }
     }
 }

@@ -23,8 +23,8 @@ use super::assemble::{
     Assembler, Atomic, Call, If, Insn, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, Reg, STACK, Size,
 };
 use super::shared::{
-    ASLEEP, LEAVES, LEAVES_AT, LOST, Leaf, OWN, PROCESS_WORDS, PROCESSES_AT, THREADS, THREADS_AT, Thread,
-    spread,
+    ASLEEP, LEAVES, LEAVES_AT, LOST, Leaf, OWN, PROCESS_WORDS, PROCESSES_AT, SPREAD, THREADS, THREADS_AT,
+    Thread,
 };
 use crate::tracepoints::Kind;
 
@@ -86,7 +86,7 @@ pub(super) fn touches(kind: Kind, fields: Fields, maps: Maps<'_>) -> Vec<Insn> {
     asm.load(Size::Double, R2, R1, fields.sb);
     asm.load(Size::Word, R3, R2, fields.dev);
     asm.store(Size::Word, STACK, on_stack(offset_of!(Record, dev)), R3);
-    asm.number(R5, spread());
+    asm.number(R5, SPREAD);
     asm.op(Op::Mul, R4, R5);
     asm.op(Op::Add, R4, R3);
     asm.op(Op::Mul, R4, R5);

@@ -30,7 +30,7 @@ pub(super) const THREADS: usize = 4096;
 /// Leaves of 64 pages: 16 GiB.
 pub(super) const LEAVES: usize = 65_536;
 /// Odd numbers without a pattern in their bits, that spread files over the table.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(super) const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The layout. Offsets are what the programs are assembled with.
 #[repr(C)]
@@ -66,11 +66,6 @@ pub(super) struct Leaf {
 /// The key of a file's first leaf; the others count up from it, so that a stream walks through the table.
 pub(super) const fn file_key(dev: u32, ino: u64) -> u64 {
     (ino.wrapping_mul(SPREAD)).wrapping_add(dev as u64).wrapping_mul(SPREAD)
-}
-
-/// [`file_key`]'s factor, for the programs.
-pub(super) const fn spread() -> u64 {
-    SPREAD
 }
 
 /// Our mapping of it.

@@ -90,7 +90,7 @@ fn the_bell_is_rung_once_for_each_time_it_is_hung() {
         unsafe { libc::poll(&mut poll, 1, 0) == 1 }
     };
     assert!(!rang(&programs));
-    programs.hang_bell(true);
+    programs.hang_bell();
     let read = Command::new("cat").arg(std::env::current_exe().unwrap()).stdout(Stdio::null()).status();
     assert!(read.unwrap().success());
     assert!(rang(&programs));
