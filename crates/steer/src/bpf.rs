@@ -22,7 +22,6 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bowwave_wire::Harvest;
@@ -32,6 +31,7 @@ use btf::Wanted;
 use programs::{Fields, Maps};
 use shared::{Layout, Shared};
 
+use crate::mapping::Mapping;
 use crate::tracepoints::Kind;
 
 /// The ring's data: a power of two.
@@ -321,36 +321,22 @@ const DISCARDED: u32 = 1 << 30;
 
 /// A page with how far we have read, a page with how far is written, and the data twice in a row, so that no record is split.
 struct Ring {
-    consumer: NonNull<u8>,
-    producer: NonNull<u8>,
+    consumer: Mapping,
+    producer: Mapping,
     fd: OwnedFd,
 }
 
-// SAFETY: memory shared with the kernel alone, and only through atomics and copies.
-unsafe impl Send for Ring {}
-
 impl Ring {
     fn of(fd: OwnedFd) -> io::Result<Self> {
-        let map = |len: usize, rights, from: usize| {
-            // SAFETY: a new mapping of a descriptor that is ours, at an address of the kernel's choice.
-            let at = unsafe {
-                let null = std::ptr::null_mut();
-                libc::mmap(null, len, rights, libc::MAP_SHARED, fd.as_raw_fd(), from as libc::off_t)
-            };
-            if at == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(NonNull::new(at.cast::<u8>()).expect("mmap never returns null"))
-        };
-        let consumer = map(PAGE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
-        let producer = map(PAGE + 2 * RING_BYTES, libc::PROT_READ, PAGE)?;
+        let consumer = Mapping::of(fd.as_fd(), PAGE, 0, true)?;
+        let producer = Mapping::of(fd.as_fd(), PAGE + 2 * RING_BYTES, PAGE, false)?;
         Ok(Self { consumer, producer, fd })
     }
 
     fn take(&mut self, mut tell: impl FnMut(&[u8])) {
         // SAFETY: the first word of each page is a position that the kernel and we change only as a whole.
         let (consumed, produced) = unsafe {
-            (self.consumer.cast::<AtomicU64>().as_ref(), self.producer.cast::<AtomicU64>().as_ref())
+            (self.consumer.at().cast::<AtomicU64>().as_ref(), self.producer.at().cast::<AtomicU64>().as_ref())
         };
         let mut at = consumed.load(Ordering::Relaxed);
         while at < produced.load(Ordering::Acquire) {
@@ -358,7 +344,7 @@ impl Ring {
             // SAFETY: below what was produced lies a record with its header, in the data that is mapped twice; the kernel does not
             // write in it once its header is not busy, until we say that we have read it.
             let record = unsafe {
-                let header = self.producer.as_ptr().add(PAGE + offset);
+                let header = self.producer.at().as_ptr().add(PAGE + offset);
                 let len = (*header.cast::<AtomicU32>()).load(Ordering::Acquire);
                 if len & BUSY != 0 {
                     break;
@@ -370,16 +356,6 @@ impl Ring {
             }
             at += (record.1.len() as u64 + 8).next_multiple_of(8);
             consumed.store(at, Ordering::Release);
-        }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: our own mappings, of these lengths.
-        unsafe {
-            libc::munmap(self.consumer.as_ptr().cast(), PAGE);
-            libc::munmap(self.producer.as_ptr().cast(), PAGE + 2 * RING_BYTES);
         }
     }
 }

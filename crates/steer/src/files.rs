@@ -14,10 +14,11 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bowwave_core::{Extent, PAGE_SIZE, PageCount, PageIndex};
+
+use crate::mapping::Mapping;
 
 /// Why a file is not steered. The words are those of the summary.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -229,26 +230,17 @@ fn mapping_line(maps: &[u8], address: u64) -> Option<&[u8]> {
     })
 }
 
+/// A file mapped whole. It is never touched, so a file that shrinks cannot hurt: only named in calls to mincore.
 struct Map {
-    address: NonNull<libc::c_void>,
+    mapping: Mapping,
     pages: u64,
 }
-
-// SAFETY: the mapping is never read or written, only named in calls to mincore.
-unsafe impl Send for Map {}
 
 impl Map {
     fn new(fd: BorrowedFd<'_>, size: u64) -> Option<Self> {
         let pages = size.div_ceil(PAGE_SIZE);
         let len = usize::try_from(pages * PAGE_SIZE).ok().filter(|&len| len > 0)?;
-        // SAFETY: a new mapping at an address of the kernel's choice. It is never touched, so a file that shrinks cannot hurt.
-        let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0)
-        };
-        (address != libc::MAP_FAILED)
-            .then(|| NonNull::new(address))
-            .flatten()
-            .map(|address| Self { address, pages })
+        Mapping::of(fd, len, 0, false).ok().map(|mapping| Self { mapping, pages })
     }
 
     fn presence(&self, pages: Extent) -> Option<Vec<u8>> {
@@ -260,19 +252,12 @@ impl Map {
         // SAFETY: the range lies in the mapping, and there is a byte for each page of it.
         let rc = unsafe {
             libc::mincore(
-                self.address.as_ptr().byte_add(inside.start.byte() as usize),
+                self.mapping.at().as_ptr().add(inside.start.byte() as usize).cast(),
                 inside.count.bytes().0 as usize,
                 bytes.as_mut_ptr(),
             )
         };
         (rc == 0).then_some(bytes)
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length, that nobody else knows of.
-        unsafe { libc::munmap(self.address.as_ptr(), (self.pages * PAGE_SIZE) as usize) };
     }
 }
 
@@ -414,7 +399,7 @@ mod tests {
         fs::write(&path, vec![3; 4096]).unwrap();
         let file = fs::File::open(&path).unwrap();
         let map = Map::new(file.as_fd(), 4096).unwrap();
-        let from = Origin { fd: 1_000_000, mapped: map.address.addr().get() as u64, ..origin(&file) };
+        let from = Origin { fd: 1_000_000, mapped: map.mapping.at().addr().get() as u64, ..origin(&file) };
         drop(file);
         let ours = Descriptor::open(&from).unwrap();
         assert_eq!((ours.size(), ours.path()), (4096, Some(path)));

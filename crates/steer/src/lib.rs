@@ -21,6 +21,7 @@ mod explain_file;
 mod files;
 mod launch;
 mod library;
+mod mapping;
 mod memory;
 mod observer;
 mod pagemap;

@@ -16,9 +16,10 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mapping::Mapping;
 
 /// Sizes of a ring's data that are tried, in pages: an unprivileged user may lock 516 KiB for each processor.
 const RING_PAGES: [usize; 3] = [64, 16, 4];
@@ -257,13 +258,10 @@ const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 
 struct Ring {
-    at: NonNull<u8>,
+    mapping: Mapping,
     data: usize,
     event: RawFd,
 }
-
-// SAFETY: memory shared with the kernel alone, and only through atomics and copies.
-unsafe impl Send for Ring {}
 
 struct Record<'a> {
     kind: u32,
@@ -274,30 +272,17 @@ impl Ring {
     fn of(event: &OwnedFd) -> io::Result<Self> {
         let mut refused = io::Error::from_raw_os_error(libc::EPERM);
         for pages in RING_PAGES {
-            let len = (1 + pages) * PAGE;
-            // SAFETY: a new mapping of a descriptor that is ours, at an address of the kernel's choice.
-            let at = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    len,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_SHARED,
-                    event.as_raw_fd(),
-                    0,
-                )
-            };
-            if at != libc::MAP_FAILED {
-                let at = NonNull::new(at.cast()).expect("mmap never returns null");
-                return Ok(Self { at, data: pages * PAGE, event: event.as_raw_fd() });
+            match Mapping::of(event.as_fd(), (1 + pages) * PAGE, 0, true) {
+                Ok(mapping) => return Ok(Self { mapping, data: pages * PAGE, event: event.as_raw_fd() }),
+                Err(error) => refused = error,
             }
-            refused = io::Error::last_os_error();
         }
         Err(refused)
     }
 
     fn position(&self, at: usize) -> &AtomicU64 {
         // SAFETY: a word of the mapping's first page, aligned, that the kernel and we change only as a whole.
-        unsafe { &*self.at.as_ptr().add(at).cast::<AtomicU64>() }
+        unsafe { &*self.mapping.at().as_ptr().add(at).cast::<AtomicU64>() }
     }
 
     /// Hands out each record and frees its place.
@@ -328,17 +313,10 @@ impl Ring {
         let first = to.len().min(self.data - at);
         // SAFETY: both parts lie in the ring's data, which the kernel does not write before we free it.
         unsafe {
-            let data = self.at.as_ptr().add(PAGE);
+            let data = self.mapping.at().as_ptr().add(PAGE);
             std::ptr::copy_nonoverlapping(data.add(at), to.as_mut_ptr(), first);
             std::ptr::copy_nonoverlapping(data, to.as_mut_ptr().add(first), to.len() - first);
         }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), PAGE + self.data) };
     }
 }
 

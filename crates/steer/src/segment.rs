@@ -12,15 +12,16 @@ use std::fs;
 use std::io;
 use std::mem::offset_of;
 use std::ops::Deref;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bowwave_wire::{HEARTBEAT_MAX_NS, Segment};
+
+use crate::mapping::Mapping;
 
 const NAME: &str = "bowwave-";
 
@@ -34,13 +35,11 @@ pub struct SegmentError {
 
 /// A mapped segment and the file behind it. Dropping it says that the agent has gone and removes the file.
 pub struct SharedSegment {
-    segment: NonNull<Segment>,
+    mapping: Mapping,
     path: PathBuf,
 }
 
 // SAFETY: the mapping is of atomics only, made to be used from several threads and processes at once.
-unsafe impl Send for SharedSegment {}
-// SAFETY: as above.
 unsafe impl Sync for SharedSegment {}
 
 impl SharedSegment {
@@ -89,22 +88,8 @@ impl SharedSegment {
         if reserved != 0 {
             return Err(io::Error::from_raw_os_error(reserved));
         }
-        // SAFETY: a new shared mapping of the whole file, of exactly a Segment's size; mmap aligns to a page, as Segment wants.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Segment>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let segment = NonNull::new(address.cast::<Segment>()).expect("mmap never returns null");
-        let this = Self { segment, path: path.to_path_buf() };
+        let mapping = Mapping::of(file.as_fd(), size_of::<Segment>(), 0, true)?;
+        let this = Self { mapping, path: path.to_path_buf() };
         this.initialise(std::process::id() as i32);
         Ok(this)
     }
@@ -125,16 +110,15 @@ impl SharedSegment {
 impl Deref for SharedSegment {
     type Target = Segment;
     fn deref(&self) -> &Segment {
-        // SAFETY: mapped for as long as self lives, aligned, and every bit pattern of its atomics is a value.
-        unsafe { self.segment.as_ref() }
+        // SAFETY: as many bytes are mapped for as long as self lives, at a page's start as Segment wants, and every bit pattern of its
+        // atomics is a value.
+        unsafe { self.mapping.at().cast().as_ref() }
     }
 }
 
 impl Drop for SharedSegment {
     fn drop(&mut self) {
         self.retire();
-        // SAFETY: our own mapping, of this length, and nobody borrows it any more.
-        unsafe { libc::munmap(self.segment.as_ptr().cast(), size_of::<Segment>()) };
     }
 }
 

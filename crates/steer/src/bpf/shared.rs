@@ -17,11 +17,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bowwave_wire::Harvest;
+
+use crate::mapping::Mapping;
 
 /// The largest number of a process, 2^22 on 64 bits, in words of 64.
 pub(super) const PROCESS_WORDS: usize = (1 << 22) / 64;
@@ -70,36 +71,21 @@ pub(super) const fn file_key(dev: u32, ino: u64) -> u64 {
 
 /// Our mapping of it.
 pub(super) struct Shared {
-    at: NonNull<Layout>,
+    mapping: Mapping,
     /// Which file of the run a published leaf belongs to, by its key.
     owners: HashMap<u64, (u32, u64)>,
 }
 
-// SAFETY: memory shared with the kernel alone, and only through atomics.
-unsafe impl Send for Shared {}
-
 impl Shared {
     pub(super) fn of(map: BorrowedFd<'_>) -> io::Result<Self> {
-        // SAFETY: a new mapping of a map whose value has the layout's size, at an address of the kernel's choice.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Layout>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { at: NonNull::new(at.cast()).expect("mmap never returns null"), owners: HashMap::new() })
+        let mapping = Mapping::of(map, size_of::<Layout>(), 0, true)?;
+        Ok(Self { mapping, owners: HashMap::new() })
     }
 
     pub(super) fn layout(&self) -> &Layout {
-        // SAFETY: mapped for as long as self lives, zeroed by the kernel, and every bit pattern of its atomics is a value.
-        unsafe { self.at.as_ref() }
+        // SAFETY: as many bytes are mapped for as long as self lives, zeroed by the kernel, and every bit pattern of the layout's
+        // atomics is a value.
+        unsafe { self.mapping.at().cast().as_ref() }
     }
 
     /// Says which pages of a leaf nobody needs to hear of. Returns what was read of the leaf that held its place, or of itself.
@@ -150,13 +136,6 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), size_of::<Layout>()) };
-    }
-}
-
 /// Bytes at which the programs find what they share.
 pub(super) const ASLEEP: usize = offset_of!(Layout, asleep);
 pub(super) const LOST: usize = offset_of!(Layout, lost);
@@ -168,17 +147,13 @@ pub(super) const LEAVES_AT: usize = offset_of!(Layout, leaves);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     /// Memory as the kernel gives it: zeroes.
     fn shared() -> Shared {
-        // SAFETY: fresh memory of our own, of the layout's size.
-        let at = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let rights = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), size_of::<Layout>(), rights, flags, -1, 0)
-        };
-        assert_ne!(at, libc::MAP_FAILED);
-        Shared { at: NonNull::new(at.cast()).unwrap(), owners: HashMap::new() }
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size_of::<Layout>() as u64).unwrap();
+        Shared::of(file.as_fd()).unwrap()
     }
 
     /// What a program in the kernel does.
