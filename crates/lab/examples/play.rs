@@ -1,17 +1,18 @@
 //! Every read() pattern on every device in virtual time, under `wave`: share of the bounds, and bytes.
 //!
-//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [explain] [root] [drawn=SEED] [volume=F]`
+//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures] [explain] [root] [drawn=SEED] [volume=F]`
 
 use bowwave_core::{Bytes, Config, PageCount};
-use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, play, published};
+use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, mixtures, play, published};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| args.iter().any(|a| a == word);
     let value = |key: &str| args.iter().find_map(|a| a.strip_prefix(key)).map(str::to_owned);
+    let patterns = if has("mixtures") { mixtures() } else { published() };
     let name = args.iter().find(|a| {
         DeviceModel::NAMED.iter().all(|n| n.0 != a.as_str())
-            && published().iter().any(|p| p.name.starts_with(a.as_str()))
+            && patterns.iter().any(|p| p.name.starts_with(a.as_str()))
     });
     let mut params =
         value("drawn=").map_or_else(Params::published, |s| Params::drawn(s.parse().unwrap_or(1)));
@@ -30,7 +31,7 @@ fn main() {
         println!(
             "{device:>4}: pattern              s   online offline  none  fetched/used  /plan requests events"
         );
-        for pattern in published() {
+        for pattern in &patterns {
             if name.is_some_and(|n| !pattern.name.starts_with(n.as_str())) {
                 continue;
             }

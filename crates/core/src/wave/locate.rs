@@ -222,6 +222,7 @@ impl Wave {
             s.next = q.checked_add_signed(period)?;
             s.frontier = s.next;
             s.reads = 3;
+            s.before = (s.progress(), self.counters.pages_used);
             let next = s.next;
             let sid = self.streams.add(s);
             self.counters.streams += 1;
@@ -239,6 +240,7 @@ impl Wave {
         f.sown += 1;
         let mut seed = Stream::seed(id, q, n, now);
         seed.serial = f.sown;
+        seed.before = (0, self.counters.pages_used - n.min(self.counters.pages_used));
         let sid = self.streams.add(seed);
         // Two expectations cannot stand at one page: the newer one is the likelier.
         let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
@@ -280,12 +282,15 @@ impl Wave {
         let f = self.files.get(&id)?;
         s.frontier = f.table.next_hole(PageIndex(s.next), HISTORY_MAX).0.min(f.end).max(s.next);
         let own = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
-        self.dead = self.dead.saturating_sub(f.table.count(PageBit::Ahead, own).0);
+        let own = f.table.count(PageBit::Ahead, own).0;
+        self.buried = self.buried.saturating_sub(own);
+        self.dead = self.dead.saturating_sub(own);
         self.adopt(now, s)
     }
 
     /// Adds a stream that goes up. One that was expected at the same page is the same stream: it is replaced.
-    pub(super) fn adopt(&mut self, now: Nanos, s: Stream) -> Option<StreamId> {
+    pub(super) fn adopt(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
+        s.before = (s.progress(), self.counters.pages_used);
         let (id, next) = (s.file, s.next);
         let f = self.files.get_mut(&id)?;
         let sid = self.streams.add(s);
@@ -320,12 +325,15 @@ impl Wave {
     /// Ends a stream: its length is a witness, what was queued for it is not wanted any more.
     pub(super) fn end(&mut self, sid: StreamId) {
         let Some(s) = self.dismiss(sid) else { return };
-        let Some(f) = self.files.get_mut(&s.file) else { return };
+        let Some(f) = self.files.get(&s.file) else { return };
         let left = match s.course {
             Course::Backward => Extent::between(PageIndex(s.frontier), PageIndex(s.next)),
             _ => Extent::between(PageIndex(s.next), PageIndex(s.frontier)),
         };
-        self.dead += f.table.count(PageBit::Ahead, left).0;
+        let left = f.table.count(PageBit::Ahead, left).0;
+        self.buried += left;
+        self.dead = (self.dead + left).min(self.allowed(f));
+        let Some(f) = self.files.get_mut(&s.file) else { return };
         if let Course::Stride { .. } = s.course {
             f.stride_lengths.push(s.reads);
         } else {

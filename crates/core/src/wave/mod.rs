@@ -171,6 +171,7 @@ pub struct Wave {
     unread: u64,
     /// Of those, pages whose stream has ended: they were fetched in vain.
     dead: u64,
+    buried: u64,
     /// Of late, pages that the cache lost before anybody read them, and pages that were fetched, by whomever, and read; and
     /// whether too much is lost (R12).
     vain: u64,
@@ -214,6 +215,7 @@ impl Wave {
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
             dead: 0,
+            buried: 0,
             vain: 0,
             read_of_late: 0,
             losing: false,
@@ -408,7 +410,8 @@ impl Wave {
         self.counters.pages_useful += useful;
         self.read_of_late += useful;
         self.unread -= useful;
-        self.dead = self.dead.min(self.unread);
+        self.dead = self.dead.saturating_sub(useful).min(self.unread);
+        self.buried = self.buried.min(self.unread);
         useful
     }
 

@@ -292,6 +292,7 @@ impl Wave {
         }
         s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).max(unit).min(AHEAD_MAX);
         self.credit = (self.credit + unit.saturating_sub(s.paid)).min(SPECULATION_MAX);
+        self.dead = self.dead.saturating_sub(unit);
         s.paid = s.paid.max(unit);
         let ahead = s.ahead;
         if let Some(f) = self.files.get_mut(&s.file) {
@@ -560,7 +561,7 @@ impl Wave {
                 (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
             }
             _ => {
-                let speculation = self.asked_for(f, self.speculation_share(f));
+                let speculation = self.asked_for(f, self.speculation_of(f, s));
                 if speculation < target {
                     (target, why) = (speculation, Why("R13 share of speculation"));
                 }

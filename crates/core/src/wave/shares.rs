@@ -12,7 +12,7 @@
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
 //! ```
 
-use super::stream::{Course, NEVER, StreamId};
+use super::stream::{Course, NEVER, Stream, StreamId};
 use super::{File, Wave};
 use crate::units::Nanos;
 
@@ -44,12 +44,26 @@ impl Wave {
 
     /// What may be out unread, divided by the streams; to begin with, as suits the device of this file.
     pub(super) fn speculation_share(&self, f: &File) -> u64 {
+        (self.allowed(f).saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
+    }
+
+    pub(super) fn speculation_of(&self, f: &File, s: &Stream) -> u64 {
+        let pool = self.allowed(f).saturating_sub(self.dead);
+        let equal = pool / self.active().max(1);
+        let (own, all) = (s.progress() - s.before.0.min(s.progress()), self.counters.pages_used - s.before.1);
+        let others = self.unread.saturating_sub(self.buried).saturating_sub(s.out());
+        let by_use = (pool as u128 * own.min(all) as u128 / all.max(1) as u128) as u64;
+        let by_use = by_use.min(equal.max(pool.saturating_sub(others)));
+        ((equal + by_use) / 2).max(equal).max(AHEAD_MIN)
+    }
+
+    /// What may be out unread, of all streams together.
+    pub(super) fn allowed(&self, f: &File) -> u64 {
         let used = self.counters.pages_used;
-        let allowed = (used * u64::from(self.config.waste_percent) / 100).max(
+        (used * u64::from(self.config.waste_percent) / 100).max(
             (2 * used + SPECULATION_MIN.max(UNITS_FIRST * self.unit(f)) + self.credit.min(2 * used))
                 .min(SPECULATION_MAX),
-        );
-        (allowed.saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
+        )
     }
 
     /// Streams active in this epoch or the last.

@@ -71,6 +71,7 @@ pub(crate) struct Stream {
     pub(crate) robbed: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
     pub(crate) looked: u64,
+    pub(crate) before: (u64, u64),
 }
 
 impl Stream {
@@ -95,6 +96,7 @@ impl Stream {
             waited: false,
             robbed: false,
             looked: 0,
+            before: (0, 0),
         }
     }
 
