@@ -32,6 +32,8 @@ const FOLLOWERS: usize = 64;
 const RETURN_NS: u64 = 500_000_000;
 /// Threads remembered.
 const ACTORS_MAX: usize = 4096;
+/// Strides by turns that are told apart.
+pub(super) const TURNS_MAX: usize = 3;
 
 /// Where a read was found to belong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,8 +215,15 @@ impl Wave {
         self.mark_active(now, sid);
     }
 
-    /// A read that belongs nowhere begins a seed, unless it is the third of a stride.
-    pub(super) fn begin(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) -> Option<StreamId> {
+    /// A read that belongs nowhere begins a seed, unless it is the third of a stride or only looks ahead (R9).
+    pub(super) fn begin(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        actor: u32,
+        looks: bool,
+    ) -> Option<StreamId> {
         let (q, n) = (pages.start.0, pages.count.0);
         if let Some(period) = self.stray(id, pages, actor) {
             let mut s = Stream::seed(id, q, n, now);
@@ -222,7 +231,7 @@ impl Wave {
             s.next = q.checked_add_signed(period)?;
             s.frontier = s.next;
             s.reads = 3;
-            s.before = (s.progress(), self.counters.pages_used);
+            s.begun = (s.progress(), self.counters.pages_used);
             let next = s.next;
             let sid = self.streams.add(s);
             self.counters.streams += 1;
@@ -230,7 +239,7 @@ impl Wave {
             self.mark_active(now, sid);
             return Some(sid);
         }
-        self.sow(now, id, pages)
+        if looks { None } else { self.sow(now, id, pages) }
     }
 
     /// Adds a seed at `pages`.
@@ -240,7 +249,7 @@ impl Wave {
         f.sown += 1;
         let mut seed = Stream::seed(id, q, n, now);
         seed.serial = f.sown;
-        seed.before = (0, self.counters.pages_used - n.min(self.counters.pages_used));
+        seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
         let sid = self.streams.add(seed);
         // Two expectations cannot stand at one page: the newer one is the likelier.
         let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
@@ -283,14 +292,14 @@ impl Wave {
         s.frontier = f.table.next_hole(PageIndex(s.next), HISTORY_MAX).0.min(f.end).max(s.next);
         let own = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
         let own = f.table.count(PageBit::Ahead, own).0;
-        self.buried = self.buried.saturating_sub(own);
         self.dead = self.dead.saturating_sub(own);
+        self.debt = self.debt.saturating_sub(own);
         self.adopt(now, s)
     }
 
     /// Adds a stream that goes up. One that was expected at the same page is the same stream: it is replaced.
     pub(super) fn adopt(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
-        s.before = (s.progress(), self.counters.pages_used);
+        s.begun = (s.progress(), self.counters.pages_used);
         let (id, next) = (s.file, s.next);
         let f = self.files.get_mut(&id)?;
         let sid = self.streams.add(s);
@@ -331,8 +340,8 @@ impl Wave {
             _ => Extent::between(PageIndex(s.next), PageIndex(s.frontier)),
         };
         let left = f.table.count(PageBit::Ahead, left).0;
-        self.buried += left;
-        self.dead = (self.dead + left).min(self.allowed(f));
+        self.dead += left;
+        self.debt = (self.debt + left).min(self.speculation(f));
         let Some(f) = self.files.get_mut(&s.file) else { return };
         if let Course::Stride { .. } = s.course {
             f.stride_lengths.push(s.reads);
@@ -395,17 +404,29 @@ impl Wave {
         }
     }
 
-    /// Notes a stray of `actor` and says whether it is the third at equal distance.
+    /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others.
     fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
         let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
-        let (q, [a, b, _]) = (pages.start.0, latest.strays);
-        latest.strays = [q, a, b];
-        latest.stray_count = latest.stray_count.saturating_add(1);
-        if latest.stray_count < 3 {
-            return None;
-        }
-        let (d1, d2) = (q.wrapping_sub(a) as i64, a.wrapping_sub(b) as i64);
-        (d1 != 0 && d1.abs_diff(d2) <= 1 && d1.unsigned_abs() > pages.count.0).then_some(d1)
+        let (q, strays, known) = (pages.start.0, latest.strays, usize::from(latest.stray_count));
+        latest.strays.rotate_right(1);
+        latest.strays[0] = q;
+        latest.stray_count = (latest.stray_count + 1).min(strays.len() as u8);
+        // From the n-th read before this one to the one `turns` before that.
+        let step = |n: usize, turns: usize| {
+            let later = if n == 0 { q } else { *strays[..known].get(n - 1)? };
+            Some(later.wrapping_sub(*strays[..known].get(n + turns - 1)?) as i64)
+        };
+        let alike = |a: i64, b: i64| a.abs_diff(b) <= 1;
+        (1..=TURNS_MAX).find_map(|turns| {
+            let period = step(0, turns).filter(|p| p.unsigned_abs() > pages.count.0)?;
+            let by_turns = || {
+                // Streams that begin here and there, not quite equally far apart, are no strides by turns.
+                let zigzag = step(0, 1)?.abs_diff(step(1, 1)?) > period.unsigned_abs();
+                Some(zigzag && alike(step(2 * turns, turns)?, period))
+            };
+            let sure = alike(step(turns, turns)?, period) && (turns == 1 || by_turns()?);
+            sure.then_some(period)
+        })
     }
 
     /// Remembers what `actor` reads, and what was known of it, until it says how long that took.
@@ -428,7 +449,7 @@ impl Wave {
             look: None,
             stride: None,
             off_stride: 0,
-            strays: [0; 3],
+            strays: [0; 3 * TURNS_MAX],
             stray_count: 0,
         });
         if entry.file != id {

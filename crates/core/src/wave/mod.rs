@@ -18,7 +18,7 @@
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
-//! | R7 stride | three reads equally far apart predict the fourth | reads; marks only: learns from misses |
+//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, half of it where it is cheap (lengths.rs); and to where its reader has looked ahead | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
@@ -134,7 +134,7 @@ struct Latest {
     stride: Option<StreamId>,
     off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
-    strays: [u64; 3],
+    strays: [u64; 3 * locate::TURNS_MAX],
     stray_count: u8,
 }
 
@@ -169,9 +169,10 @@ pub struct Wave {
     memory_believed: u64,
     /// Pages fetched ahead, present or in flight, not read yet.
     unread: u64,
-    /// Of those, pages whose stream has ended: they were fetched in vain.
+    /// Of those, pages whose stream has ended: they were fetched in vain;
     dead: u64,
-    buried: u64,
+    /// and what use and waits have not made good of them yet (R13).
+    debt: u64,
     /// Of late, pages that the cache lost before anybody read them, and pages that were fetched, by whomever, and read; and
     /// whether too much is lost (R12).
     vain: u64,
@@ -215,7 +216,7 @@ impl Wave {
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
             dead: 0,
-            buried: 0,
+            debt: 0,
             vain: 0,
             read_of_late: 0,
             losing: false,
@@ -410,8 +411,8 @@ impl Wave {
         self.counters.pages_useful += useful;
         self.read_of_late += useful;
         self.unread -= useful;
-        self.dead = self.dead.saturating_sub(useful).min(self.unread);
-        self.buried = self.buried.min(self.unread);
+        self.dead = self.dead.min(self.unread);
+        self.debt = self.debt.saturating_sub(useful).min(self.unread);
         useful
     }
 

@@ -87,15 +87,14 @@ impl Wave {
             }
             Place::Repeats(sid) => Some(sid),
             Place::History(history) => self.resume(now, id, pages, history),
-            Place::Stray if looks => None,
-            Place::Stray => self.begin(now, id, pages, actor),
+            Place::Stray => self.begin(now, id, pages, actor, looks),
         };
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.stream = stream;
             if let Some(s) = stream.and_then(|sid| self.streams.get(sid))
                 && matches!(s.course, Course::Stride { .. })
             {
-                latest.stride = stream;
+                (latest.stride, latest.off_stride) = (stream, 0);
             }
         }
         self.bring(now, id, pages);
@@ -141,12 +140,16 @@ impl Wave {
         }
     }
 
-    /// A stride whose reader went elsewhere twice in a row has ended.
+    /// A stride whose reader went elsewhere twice in a row has ended. Where he goes on with a stream of three reads and more he
+    /// walks several by turns, which is no sign.
     fn leave_stride(&mut self, id: FileId, actor: u32, place: Place) {
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return };
         let Some(sid) = latest.stride else { return };
         if place == Place::Continues(sid) {
             latest.off_stride = 0;
+            return;
+        }
+        if matches!(place, Place::Continues(other) if self.streams.get(other).is_some_and(|s| s.reads > 2)) {
             return;
         }
         latest.off_stride += 1;
@@ -292,7 +295,7 @@ impl Wave {
         }
         s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).max(unit).min(AHEAD_MAX);
         self.credit = (self.credit + unit.saturating_sub(s.paid)).min(SPECULATION_MAX);
-        self.dead = self.dead.saturating_sub(unit);
+        self.debt = self.debt.saturating_sub(unit);
         s.paid = s.paid.max(unit);
         let ahead = s.ahead;
         if let Some(f) = self.files.get_mut(&s.file) {

@@ -6,10 +6,19 @@
 //! on s3), but no more than 48 MiB on that ground. What readers have paid for by waiting comes on top, as much again at most: a
 //! stream that has waited once may have out what one latency carries, since to wait again would cost as much.
 //!
+//! What a stream leaves when it ends is waste, and a debt: as much less is let out. It is made good page for page by what is
+//! fetched ahead and read, and by waits: where a reader goes on to wait, the time costs more than the pages would have.
+//!
+//! Streams that read in step share alike. One that reads more than its share of the pages is given half of the speculation by
+//! that measure, as far as the others have left it.
+//!
 //! ```text
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
 //! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
+//! 1 stream after 64 MiB, where another left 6000 pages behind: 12288 - 6000 = 6288
+//! 64 streams and one that reads as much as they do, together: 12288 / 65 = 189 for each, and for that one
+//!                                     (189 + 12288 / 2) / 2 = 3166, if the others have no more than 6144 out
 //! ```
 
 use super::stream::{Course, NEVER, Stream, StreamId};
@@ -42,28 +51,31 @@ impl Wave {
         before.saturating_sub(earlier).min(2 * self.came_late[1])
     }
 
-    /// What may be out unread, divided by the streams; to begin with, as suits the device of this file.
-    pub(super) fn speculation_share(&self, f: &File) -> u64 {
-        (self.allowed(f).saturating_sub(self.dead) / self.active().max(1)).max(AHEAD_MIN)
-    }
-
-    pub(super) fn speculation_of(&self, f: &File, s: &Stream) -> u64 {
-        let pool = self.allowed(f).saturating_sub(self.dead);
-        let equal = pool / self.active().max(1);
-        let (own, all) = (s.progress() - s.before.0.min(s.progress()), self.counters.pages_used - s.before.1);
-        let others = self.unread.saturating_sub(self.buried).saturating_sub(s.out());
-        let by_use = (pool as u128 * own.min(all) as u128 / all.max(1) as u128) as u64;
-        let by_use = by_use.min(equal.max(pool.saturating_sub(others)));
-        ((equal + by_use) / 2).max(equal).max(AHEAD_MIN)
-    }
-
-    /// What may be out unread, of all streams together.
-    pub(super) fn allowed(&self, f: &File) -> u64 {
+    /// What may be out unread of all streams together; to begin with, as suits the device of this file.
+    pub(super) fn speculation(&self, f: &File) -> u64 {
         let used = self.counters.pages_used;
         (used * u64::from(self.config.waste_percent) / 100).max(
             (2 * used + SPECULATION_MIN.max(UNITS_FIRST * self.unit(f)) + self.credit.min(2 * used))
                 .min(SPECULATION_MAX),
         )
+    }
+
+    /// That, less the debt, divided by the streams.
+    pub(super) fn speculation_share(&self, f: &File) -> u64 {
+        (self.speculation(f).saturating_sub(self.debt) / self.active().max(1)).max(AHEAD_MIN)
+    }
+
+    /// What one stream may have out: its share; where it reads more than others, half of its share and half of what is due to it
+    /// by use, as far as others have left that.
+    pub(super) fn speculation_of(&self, f: &File, s: &Stream) -> u64 {
+        let allowed = self.speculation(f).saturating_sub(self.debt);
+        let others = self.unread.saturating_sub(self.dead + s.out());
+        let (progress, used) = s.begun;
+        let all = (self.counters.pages_used - used).max(1);
+        let own = s.progress().saturating_sub(progress).min(all);
+        let by_use = (u128::from(allowed) * u128::from(own) / u128::from(all)) as u64;
+        let share = self.speculation_share(f);
+        share.max((share + by_use.min(allowed.saturating_sub(others))) / 2)
     }
 
     /// Streams active in this epoch or the last.
@@ -145,6 +157,7 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream::Stream;
     use super::super::{Config, Input, Wave};
     use crate::units::{Bytes, FileId, Nanos};
 
@@ -163,5 +176,14 @@ mod tests {
         assert_eq!(share(512, 2 * 512, 195), 9);
         assert_eq!(share(1, 131_072, 0), 19_660);
         assert_eq!(share(512, 131_072, 0), 38);
+        assert_eq!(share(1, 16_384, 0), 12_288);
+        wave.debt = 6000;
+        assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 6288);
+        (wave.debt, wave.active_now, wave.unread) = (0, 65, 6144);
+        let mut s = Stream::seed(FileId(0), 0, 1000, Nanos(0));
+        s.begun = (0, 16_384 - 2000);
+        assert_eq!(wave.speculation_of(&wave.files[&FileId(0)], &s), 3166);
+        wave.unread = 12_288;
+        assert_eq!(wave.speculation_of(&wave.files[&FileId(0)], &s), 189);
     }
 }

@@ -71,7 +71,8 @@ pub(crate) struct Stream {
     pub(crate) robbed: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
     pub(crate) looked: u64,
-    pub(crate) before: (u64, u64),
+    /// Pages that it had come, and that the run had used, when it was first known (R13).
+    pub(crate) begun: (u64, u64),
 }
 
 impl Stream {
@@ -96,7 +97,7 @@ impl Stream {
             waited: false,
             robbed: false,
             looked: 0,
-            before: (0, 0),
+            begun: (0, 0),
         }
     }
 
