@@ -1,15 +1,20 @@
 //! Every read() pattern on every device in virtual time, under `wave`: share of the bounds, and bytes.
 //!
-//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures] [explain] [root] [drawn=SEED] [volume=F]`
+//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N] [explain] [root] [drawn=SEED] [volume=F]`
 
 use bowwave_core::{Bytes, Config, PageCount};
-use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, mixtures, play, published};
+use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, find, mixtures, play, published};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| args.iter().any(|a| a == word);
     let value = |key: &str| args.iter().find_map(|a| a.strip_prefix(key)).map(str::to_owned);
-    let patterns = if has("mixtures") { mixtures() } else { published() };
+    let composed = value("composed=").and_then(|n| n.parse::<u64>().ok());
+    let patterns = match composed {
+        Some(n) => (1..=n).filter_map(|seed| find(&format!("composed:{seed}"))).collect(),
+        None if has("mixtures") => mixtures(),
+        None => published(),
+    };
     let name = args.iter().find(|a| {
         DeviceModel::NAMED.iter().all(|n| n.0 != a.as_str())
             && patterns.iter().any(|p| p.name.starts_with(a.as_str()))
