@@ -10,7 +10,8 @@
 //! second read of D         x x x x o o o o o o o o        and twice as many and four: H to L, which is all of them
 //! ```
 //!
-//! It ends where fewer than half of the 64 seeds up to the newest that went on did.
+//! It ends where fewer than half of the 64 seeds up to the newest that went on did, and 64 behind that one: what was sown later may
+//! be another reader's.
 
 use super::Wave;
 use super::plan::{Asked, FEW};
@@ -24,6 +25,8 @@ use alloc::vec::Vec;
 const SISTERS_MAX: usize = 256;
 /// unless so many in a row have windows: then they were looked at a moment ago.
 const LOOKED_AFTER: usize = 16;
+/// Seeds that are opened behind the newest that went on.
+const NEAR_MAX: u64 = 64;
 
 impl Wave {
     /// The seed sown as number `serial` went on.
@@ -66,8 +69,10 @@ impl Wave {
         }
         let from = f.opened.min(f.seeds.len());
         let to = (2 * from + 4).min(f.seeds.len());
-        f.opened = to;
-        let waiting: Vec<StreamId> = f.seeds.range(from..to).copied().collect();
+        let near =
+            |sid: &&StreamId| self.streams.get(**sid).is_none_or(|s| s.serial <= f.fates_newest + NEAR_MAX);
+        let waiting: Vec<StreamId> = f.seeds.range(from..to).take_while(near).copied().collect();
+        f.opened = from + waiting.len();
         for sid in waiting {
             let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Seed && s.ahead == 0)
             else {

@@ -351,6 +351,20 @@ impl Wave {
         }
     }
 
+    /// R7: lets a stride rest whose reader went elsewhere: what was not sent for it is not wanted any more, and it has no share.
+    /// It goes on where it was if he comes back before it is swept away.
+    pub(super) fn rest(&mut self, sid: StreamId) {
+        let Some(mut s) = self.dismiss(sid) else { return };
+        let (id, next, last) = (s.file, s.next, s.last);
+        s.frontier = next;
+        (s.epoch, s.epoch_before) = (NEVER, false);
+        let sid = self.streams.add(s);
+        if let Some(f) = self.files.get_mut(&id) {
+            f.strides.insert(next, sid);
+        }
+        self.idle.push_back((last, sid));
+    }
+
     /// R5: whether the next read of a stream has been made, and not by its own reader, who would have moved it on.
     pub(super) fn overtaken(&self, s: &Stream) -> bool {
         let next = match s.course {

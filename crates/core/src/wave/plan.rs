@@ -34,6 +34,8 @@ const AHEAD_MAX: u64 = 1 << 20;
 pub(super) const FEW: u64 = 8;
 /// Readers that are remembered as waiting.
 const WAITING_MAX: usize = 1024;
+/// A stride of so many reads is taken up again where its reader comes back to it.
+const PROVED_READS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come.
 const PROMISE: u64 = 4;
 
@@ -140,7 +142,7 @@ impl Wave {
         }
     }
 
-    /// A stride whose reader went elsewhere twice in a row has ended. Where he goes on with a stream of three reads and more he
+    /// A stride whose reader went elsewhere twice in a row has ended, or rests. Where he goes on with a stream of three reads and more he
     /// walks several by turns, which is no sign.
     fn leave_stride(&mut self, id: FileId, actor: u32, place: Place) {
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return };
@@ -155,7 +157,8 @@ impl Wave {
         latest.off_stride += 1;
         if latest.off_stride >= 2 {
             (latest.stride, latest.off_stride) = (None, 0);
-            self.end(sid);
+            let proved = self.streams.get(sid).is_some_and(|s| s.reads >= PROVED_READS);
+            if proved { self.rest(sid) } else { self.end(sid) }
         }
     }
 
