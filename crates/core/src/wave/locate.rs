@@ -197,6 +197,10 @@ impl Wave {
                 self.use_pages(id, passed);
                 self.sow(now, id, passed);
             }
+            // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
+            let before = from.saturating_add_signed(-period);
+            let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
+            self.dead += self.files[&id].table.count(PageBit::Ahead, gaps).0;
         }
         // Pages that were passed quietly inside the window were read.
         let passed = match self.streams.get(sid).map(|s| s.course) {

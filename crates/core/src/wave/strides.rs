@@ -26,7 +26,7 @@ impl Wave {
     /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
-        let (memory, speculation) = (self.share(), self.speculation_share(&self.files[&s.file]));
+        let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run } = s.course else { return };
         let f = &self.files[&s.file];
