@@ -13,11 +13,20 @@
 //!
 //! Three guards keep a uniformly random reader from buying anything, and others from buying too much. The reads must
 //! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
-//! *thick*: one page in 256 read, while nothing is known of its like; one in 32 once three of them ended and less than a
+//! *thick*: one page in 1024 read, while nothing is known of its like; one in 32 once three of them ended and less than a
 //! twelfth of them was read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a
 //! part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was a third,
 //! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must have
 //! been read, or two fifths of its like.
+//!
+//! A price reckoned with a guess is not believed. Where nothing was carried yet, the part around the read is bought once the rent of
+//! the whole comes to its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
+//!
+//! ```text
+//! s3 (30 ms, 1 GB/s, not known), 64 MiB in random order: 30 ms + 671 ms by the guess of 100 MB/s, 30 ms + 67 ms in truth
+//!   read 4   rent 120 ms >= 30 ms + 42 ms -> buy 4 MiB     read 5, 6   it arrives, after 30 ms + 4 ms
+//!   read 7   rent 210 ms >= 30 ms + 67 ms -> buy the rest
+//! ```
 //!
 //! Clusters keep to no grid. One of 288 pages lies across five regions of 64 that fill and two of 256 that do not, and bought one by
 //! one it would cost five waits. So a region that fills says, when it ends, how many others beside it filled; the next is bought
@@ -49,7 +58,7 @@ const REGIONS_MAX: usize = 4096;
 const THICK: u64 = 32;
 const THICK_DEAR: u64 = 2;
 /// or one in so many while no three regions of its size have ended, or a twelfth of those that did was read.
-const THICK_FIRST: u64 = 256;
+const THICK_FIRST: u64 = 1024;
 const FILL_THIN: u64 = 21;
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
 /// lets as many more be bought as one in [`THICK`] is worth.
@@ -61,6 +70,10 @@ const WORN: u64 = 512;
 const WORN_RENT: u64 = 2;
 /// Pages of a worn file's region at most while it is a guess that requests overlap: 4 MiB, whose holes show it.
 const WORN_FIRST: u64 = 1024;
+/// Pages of the part that is bought to learn what the device carries,
+const PART: u64 = 1024;
+/// and reads until another is: it has arrived long before.
+const PART_READS: u64 = 8;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: a third, or two fifths where
 /// gaps are dear.
 const FILL_MIN: u64 = 85;
@@ -102,6 +115,8 @@ pub(crate) struct Terms {
     pub(crate) overlaps: bool,
     /// Whether that was seen, and is no guess.
     pub(crate) overlap_is_known: bool,
+    /// Whether the bytes a second that a price is reckoned with were seen, and are no guess.
+    pub(crate) rate_is_known: bool,
     /// Pages of a region at most: a quarter of what memory holds.
     pub(crate) most: u64,
 }
@@ -117,6 +132,8 @@ pub(crate) struct Density {
     worn: bool,
     /// Reads until it is looked at again whether it is, an eighth more each time: a look counts the pages that are there.
     worn_look: u64,
+    /// The read from which on a part may be bought to learn the price.
+    part_next: u64,
     /// Pages of regions bought thin, less [`THICK`] for each that was read since.
     thin: u64,
     /// Regions that have not ended, and the read that touched them when they got in line.
@@ -151,7 +168,7 @@ impl Density {
         self.reads += 1;
         self.pages_read += pages.count.0;
         self.paid_ns = self.paid_ns.saturating_add(wait_ns);
-        let Terms { gaps_are_cheap, overlaps, overlap_is_known, most } = terms;
+        let Terms { gaps_are_cheap, overlaps, overlap_is_known, rate_is_known, most } = terms;
         let fits = overlaps && end_of_file <= 2 * THIN_MAX && end_of_file / 4 <= most;
         if !self.worn && fits && self.reads >= self.worn_look && self.pages_read * WORN >= end_of_file {
             self.worn_look = self.reads + self.reads / 8;
@@ -160,6 +177,7 @@ impl Density {
         }
         let worn = self.worn && gaps_are_cheap && overlaps;
         let mut bought = None;
+        let mut part_paid_ns = None;
         for (s, scale) in SCALES.into_iter().enumerate() {
             let number = pages.start.0 / scale;
             let key = (s as u8, number);
@@ -201,9 +219,27 @@ impl Density {
             } else if bought.is_none() && self.thin + missing <= THIN_MAX && region.paid_ns >= price_ns {
                 "R11 rent paid"
             } else {
+                if thin && gathered && thick && !rate_is_known && scale > PART {
+                    part_paid_ns = Some(region.paid_ns);
+                }
                 continue;
             };
             bought = Some((key, extent, why, missing, proved));
+        }
+        if let Some(paid_ns) = part_paid_ns
+            && bought.is_none()
+            && self.reads >= self.part_next
+        {
+            let s = SCALES.partition_point(|&scale| scale < PART);
+            let number = pages.start.0 / PART;
+            let extent = Extent::new(number * PART, PART);
+            let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
+            let (missing, price_ns) = price(extent);
+            if paid_ns >= price_ns && self.thin + missing <= THIN_MAX {
+                self.part_next = self.reads + PART_READS;
+                let why = "R11 a part, to learn the price";
+                bought = Some(((s as u8, number), extent, why, missing, false));
+            }
         }
         self.forget_old();
         let (key, extent, why, missing, proved) = bought?;
@@ -323,9 +359,15 @@ fn gathers(count: u64, reads: u64, pages: u64, end_of_file: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::PageCount;
 
-    const FREELY: Terms =
-        Terms { gaps_are_cheap: true, overlaps: true, overlap_is_known: true, most: u64::MAX };
+    const FREELY: Terms = Terms {
+        gaps_are_cheap: true,
+        overlaps: true,
+        overlap_is_known: true,
+        rate_is_known: true,
+        most: u64::MAX,
+    };
 
     /// 8 ms and 100 MB/s, as in the picture.
     fn hdd(region: Extent) -> (u64, u64) {
@@ -370,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thick_part_of_a_large_file_is_bought_after_some_twenty_reads() {
+    fn the_thick_part_of_a_large_file_is_bought_after_some_ten_reads() {
         let (mut density, mut seed) = (Density::default(), 7);
         let numbers = |region: Extent| region.start.0..region.end().0;
         let mut held = alloc::collections::BTreeSet::new();
@@ -383,7 +425,28 @@ mod tests {
             held.extend(bought.into_iter().flat_map(|(region, _)| numbers(region)));
             held.len() == 16_384
         });
-        assert!(reads.is_some_and(|reads| (8..32).contains(&reads)), "{reads:?}");
+        assert!(reads.is_some_and(|reads| (4..16).contains(&reads)), "{reads:?}");
+    }
+
+    /// The example of the guess at the top.
+    #[test]
+    fn a_part_is_bought_to_learn_the_price() {
+        let (mut density, mut seed) = (Density::default(), 7);
+        let mut bought = alloc::vec::Vec::new();
+        for read in 1..=7 {
+            let rate_is_known = read > 6;
+            let bytes_per_us = if rate_is_known { 1000 } else { 100 };
+            let here = if rate_is_known { PART } else { 0 };
+            let price = |region: Extent| {
+                let missing = PageCount(region.count.0.saturating_sub(here));
+                (missing.0, 30_000_000 + missing.bytes().0 * 1000 / bytes_per_us)
+            };
+            let pages = Extent::new((1 << 18) + random(&mut seed) % 4096 * 4, 4);
+            let terms = Terms { rate_is_known, ..FREELY };
+            let region = density.read(pages, 30_000_000, 1 << 22, terms, price);
+            bought.extend(region.map(|(region, _)| (read, region.count.0)));
+        }
+        assert_eq!(bought, [(4, 1024), (7, 16_384)]);
     }
 
     #[test]

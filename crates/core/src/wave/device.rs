@@ -41,6 +41,8 @@ const TOGETHER_MIN: u32 = 4;
 const OVERLAP_MAX: u64 = 16;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
 const ROUND_NS_MIN: u64 = 10_000_000;
+/// A burst tells what a device carries from so many bytes on: a few requests.
+const BURST_MIN: u64 = 1 << 20;
 
 /// One device as this run knows it.
 #[derive(Clone, Debug)]
@@ -66,6 +68,11 @@ pub(crate) struct Device {
     rate: u64,
     /// Bytes a second of the fastest request.
     carried: u64,
+    /// Since when requests have been under way without a pause, and their bytes;
+    burst_since: Nanos,
+    burst_bytes: u64,
+    /// and what such bursts carried a second, without the latency at their begin: the mean of the latest.
+    burst_rate: u64,
     /// Small requests that the device works on at once, in 1/256: 16 until it is known better.
     overlap_256: u64,
     /// Whether it was measured.
@@ -98,6 +105,9 @@ impl Default for Device {
             round_bytes: 0,
             rate: 0,
             carried: 0,
+            burst_since: Nanos(0),
+            burst_bytes: 0,
+            burst_rate: 0,
             overlap_256: 16 * 256,
             weighed: false,
             busy_since: Nanos(0),
@@ -231,9 +241,10 @@ impl Device {
         Bytes(self.unit().0 / (self.overlap_256.max(256) / 256))
     }
 
-    /// Bytes a second that a long fetch may count on: the best rate measured, or what one request carried.
+    /// Bytes a second that a long fetch may count on behind its first latency: what bursts carried so, the best rate measured, or
+    /// what one request carried.
     pub(crate) fn bulk_rate(&self) -> u64 {
-        self.rate.max(self.connection_rate())
+        self.burst_rate.max(self.rate).max(self.connection_rate())
     }
 
     /// Bytes a second of one request, about: what the best one carried, latency and all, but no less than a slow disk does.
@@ -276,6 +287,7 @@ impl Device {
         let alone = self.in_flight == 0;
         if alone {
             self.busy_since = now;
+            (self.burst_since, self.burst_bytes) = (now, 0);
             self.round_start = now;
             self.round_bytes = 0;
         }
@@ -299,6 +311,14 @@ impl Device {
         self.weigh(now, bytes, together, sent.jump);
         if sent.alone {
             self.timed(now, bytes, took);
+        }
+        self.burst_bytes += bytes.0;
+        if self.in_flight == 0 && self.burst_bytes >= BURST_MIN {
+            let all = now.since(self.burst_since).0;
+            let carrying = all.saturating_sub(self.latency().map_or(0, |l| l.0)).max(all / 8).max(1);
+            let rate = u128::from(self.burst_bytes) * 1_000_000_000 / u128::from(carrying);
+            let rate = rate.min(u128::from(RATE_MAX)) as u64;
+            self.burst_rate = if self.burst_rate == 0 { rate } else { (3 * self.burst_rate + rate) / 4 };
         }
         self.finished += 1;
         self.slow += u32::from(slow);

@@ -358,6 +358,7 @@ impl Wave {
             gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
             overlaps: queue.device.trip_pages() == 0,
             overlap_is_known: queue.device.overlaps(),
+            rate_is_known: queue.device.rate().is_some(),
             most: self.memory_believed / 4,
         };
         let table = &f.table;
