@@ -69,7 +69,7 @@ impl Wave {
     /// by use, as far as others have left that.
     pub(super) fn speculation_of(&self, f: &File, s: &Stream) -> u64 {
         let allowed = self.speculation(f).saturating_sub(self.debt);
-        let others = self.unread.saturating_sub(self.dead + s.out());
+        let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
         let (progress, used) = s.begun;
         let all = (self.counters.pages_used - used).max(1);
         let own = s.progress().saturating_sub(progress).min(all);
