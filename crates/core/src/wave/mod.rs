@@ -169,10 +169,12 @@ pub struct Wave {
     memory_believed: u64,
     /// Pages fetched ahead, present or in flight, not read yet.
     unread: u64,
-    /// Of those, pages whose stream has ended: they were fetched in vain;
+    /// Of those, about, pages that no stream will read: what streams left that ended, gaps behind a stride, bought regions.
     dead: u64,
-    /// and what use and waits have not made good of them yet (R13).
+    /// What streams left that ended, and use and waits have not made good yet (R13).
     debt: u64,
+    /// Until so many pages are used, a stream that reads much lacks what others have out (R13).
+    pressed: u64,
     /// Of late, pages that the cache lost before anybody read them, and pages that were fetched, by whomever, and read; and
     /// whether too much is lost (R12).
     vain: u64,
@@ -217,6 +219,7 @@ impl Wave {
             unread: 0,
             dead: 0,
             debt: 0,
+            pressed: 0,
             vain: 0,
             read_of_late: 0,
             losing: false,

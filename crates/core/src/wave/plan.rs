@@ -81,7 +81,10 @@ impl Wave {
         {
             queue.waiting.insert(actor);
         }
-        self.use_pages(id, pages);
+        let useful = self.use_pages(id, pages);
+        if place == Place::Stray {
+            self.dead = self.dead.saturating_sub(useful);
+        }
         let stream = match place {
             Place::Continues(sid) => {
                 self.advance(now, sid, pages);
@@ -377,6 +380,7 @@ impl Wave {
                 f.table.set(PageBit::Mark, Extent::new(page, 1));
             }
         }
+        self.dead += region.count.0 - f.table.resident(region).0;
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
         self.want(Wanted { file: id, pages: region, turn: Turn::Urgent, why, stream: None });
     }
@@ -392,6 +396,7 @@ impl Wave {
             return;
         }
         let end_of_file = f.end;
+        self.press(sid);
         let (target, why) = self.target(sid, why);
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];

@@ -9,16 +9,18 @@
 //! What a stream leaves when it ends is waste, and a debt: as much less is let out. It is made good page for page by what is
 //! fetched ahead and read, and by waits: where a reader goes on to wait, the time costs more than the pages would have.
 //!
-//! Streams that read in step share alike. One that reads more than its share of the pages is given half of the speculation by
-//! that measure, as far as the others have left it.
+//! Streams that read in step share alike. One that reads more than its share of the pages is given as much of the speculation by
+//! that measure, as far as the others have left it; if they leave it less than half, they are held to their own measure, though to no
+//! less than a quarter of their share, for a while.
 //!
 //! ```text
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
 //! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
 //! 1 stream after 64 MiB, where another left 6000 pages behind: 12288 - 6000 = 6288
-//! 64 streams and one that reads as much as they do, together: 12288 / 65 = 189 for each, and for that one
-//!                                     (189 + 12288 / 2) / 2 = 3166, if the others have no more than 6144 out
+//! 64 streams and one that reads as much as they do together: 12288 / 65 = 189 for each, and for that one
+//!                                     12288 / 2 = 6144 if the others have no more out; if they have 189 each, it gets
+//!                                     192, and they 92 until 12288 pages more are read
 //! ```
 
 use super::stream::{Course, NEVER, Stream, StreamId};
@@ -65,17 +67,35 @@ impl Wave {
         (self.speculation(f).saturating_sub(self.debt) / self.active().max(1)).max(AHEAD_MIN)
     }
 
-    /// What one stream may have out: its share; where it reads more than others, half of its share and half of what is due to it
-    /// by use, as far as others have left that.
+    /// What one stream may have out: its share; where it reads more than that, what is due to it by use, as far as others have left
+    /// it. Where that is missed, others are held to what is due to them.
     pub(super) fn speculation_of(&self, f: &File, s: &Stream) -> u64 {
+        let (share, by_use, free) = self.due(f, s);
+        if by_use > share {
+            return share.max(by_use.min(free));
+        }
+        if self.counters.pages_used < self.pressed { by_use.max(share / 4).max(AHEAD_MIN) } else { share }
+    }
+
+    /// What is due to a stream: its share, and what it has read of all that was read since it began; and what others have left.
+    fn due(&self, f: &File, s: &Stream) -> (u64, u64, u64) {
         let allowed = self.speculation(f).saturating_sub(self.debt);
         let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
         let (progress, used) = s.begun;
         let all = (self.counters.pages_used - used).max(1);
         let own = s.progress().saturating_sub(progress).min(all);
         let by_use = (u128::from(allowed) * u128::from(own) / u128::from(all)) as u64;
-        let share = self.speculation_share(f);
-        share.max((share + by_use.min(allowed.saturating_sub(others))) / 2)
+        (self.speculation_share(f), by_use, allowed.saturating_sub(others))
+    }
+
+    /// A stream that others leave less than half of what is due to it by use presses them, until so much is used as may be out.
+    pub(super) fn press(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get(sid) else { return };
+        let f = &self.files[&s.file];
+        let (share, by_use, free) = self.due(f, s);
+        if by_use > 2 * share && free < by_use / 2 {
+            self.pressed = self.counters.pages_used + self.speculation(f);
+        }
     }
 
     /// Streams active in this epoch or the last.
@@ -180,10 +200,18 @@ mod tests {
         wave.debt = 6000;
         assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 6288);
         (wave.debt, wave.active_now, wave.unread) = (0, 65, 6144);
-        let mut s = Stream::seed(FileId(0), 0, 1000, Nanos(0));
-        s.begun = (0, 16_384 - 2000);
-        assert_eq!(wave.speculation_of(&wave.files[&FileId(0)], &s), 3166);
-        wave.unread = 12_288;
-        assert_eq!(wave.speculation_of(&wave.files[&FileId(0)], &s), 189);
+        let mut large = Stream::seed(FileId(0), 0, 1000, Nanos(0));
+        large.begun = (0, 16_384 - 2000);
+        let mut small = Stream::seed(FileId(0), 5000, 1000 / 64, Nanos(0));
+        small.begun = large.begun;
+        let of = |wave: &Wave, s: &Stream| wave.speculation_of(&wave.files[&FileId(0)], s);
+        assert_eq!((of(&wave, &large), of(&wave, &small)), (6144, 189));
+        wave.unread = 64 * 189;
+        assert_eq!(of(&wave, &large), 192);
+        let large = wave.streams.add(large);
+        wave.press(large);
+        assert_eq!(of(&wave, &small), 92);
+        wave.counters.pages_used += 12_288;
+        assert_eq!(of(&wave, &small), 189);
     }
 }
