@@ -22,6 +22,8 @@ use crate::units::PageCount;
 const RUNS_MAX: usize = 64;
 /// Fewer witnesses than this say nothing.
 const WITNESSES_MIN: usize = 4;
+/// A run may be longer than its witnesses by one in so many of its pages, and be one of them.
+const NEAR: u64 = 16;
 
 /// Of a window cut or raised by R9 this share must be used on average.
 pub(super) const USED_PERCENT: u64 = 85;
@@ -80,7 +82,11 @@ impl Lengths {
         let left = &kept[kept.partition_point(|&l| u64::from(l) < progress)..];
         let witnesses = left.len();
         if witnesses < WITNESSES_MIN {
-            return None;
+            // As long as the longest: it gets a little more before it is taken for a longer one.
+            let near = |l: u32| u64::from(l) + u64::from(l) / NEAR;
+            let left = &kept[kept.partition_point(|&l| near(l) < progress)..];
+            let few = left.len() >= WITNESSES_MIN;
+            return few.then(|| PageCount((near(left[left.len() - 1]) - progress).min(most.0)));
         }
         // A window w is used sum(min(w, left)) / witnesses on average; between two values of `left` that sum grows
         // linearly, so on each piece the largest good w has a closed form.
