@@ -105,6 +105,14 @@ pub enum Input {
         /// Which pages.
         pages: Extent,
     },
+    /// Whether each page read of a file is told, by `Read` or `Used`, but for those that come with one at once, 31 at most: so it is
+    /// where pages are mapped. What is passed untold is skipped then, and not read quietly. Until told otherwise it is not so.
+    Told {
+        /// Of which file.
+        file: FileId,
+        /// Whether it is.
+        all: bool,
+    },
     /// A fetch has arrived.
     Arrived {
         /// Which.

@@ -24,6 +24,8 @@ const LOOKS_MAX: usize = 4;
 const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, more than a window has.
 const FOLLOW_MAX: u64 = 16_384;
+/// Pages that come with one that is told where all are: a fault maps 16 around it, and its reader may touch them in any order.
+const UNTOLD_MAX: u64 = 31;
 /// A read is told at most so many pages after it: 64 MiB, more than a window has.
 const LATE_MAX: u64 = 16_384;
 /// Seeds that must follow one before it counts as a run that ended.
@@ -73,8 +75,10 @@ impl Wave {
             // A reader that came here page by page has passed the mark, and was seen; or it was past it already when the
             // mark was set, and then it has read the page before. Out of order, it is not far past it.
             let passed = Extent::between(PageIndex(next), PageIndex(q));
+            // Where all is told, it has skipped what lies between.
+            let skipped = f.told_all && passed.count.0 > UNTOLD_MAX;
             let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
-            if q <= reach && (q - unseen <= slack || f.table.has(PageBit::Used, PageIndex(q - 1))) {
+            if q <= reach && !skipped && (q - unseen <= slack || f.table.has(PageBit::Used, PageIndex(q - 1))) {
                 return Place::Continues(sid);
             }
         }
@@ -111,8 +115,13 @@ impl Wave {
         }
         let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
         if used_before {
-            let history = f.table.history(PageIndex(q), HISTORY_MAX);
-            return Place::History(history.0.max(1));
+            let history = if f.told_all {
+                let before = Extent::between(PageIndex(q).back(HISTORY_MAX), PageIndex(q));
+                f.table.runs(PageBit::Used, before).last().map_or(0, |run| run.count.0)
+            } else {
+                f.table.history(PageIndex(q), HISTORY_MAX).0
+            };
+            return Place::History(history.max(1));
         }
         // Strides, with a page of play for reads that are not aligned; some of the runs may have been read quietly.
         let up = f.strides.range(..=q.saturating_add(1)).rev().take(LOOKS_MAX);

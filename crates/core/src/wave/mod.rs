@@ -105,6 +105,8 @@ struct File {
     paid: u64,
     random: bool,
     sequential: bool,
+    /// Each page read is told ([`Input::Told`]).
+    told_all: bool,
     needed: Needed,
 }
 
@@ -250,6 +252,11 @@ impl Wave {
             Input::Read { file, pages, actor } => self.read(now, file, pages, actor),
             Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
             Input::Used { file, pages } => self.used_quietly(now, file, pages),
+            Input::Told { file, all } => {
+                if let Some(f) = self.files.get_mut(&file) {
+                    f.told_all = all;
+                }
+            }
             Input::Arrived { fetch } => self.arrived(now, fetch, true),
             Input::Skipped { fetch } => self.arrived(now, fetch, false),
             Input::Failed { fetch } => self.failed(fetch),
@@ -382,6 +389,7 @@ impl Wave {
             paid: 0,
             random: false,
             sequential: false,
+            told_all: false,
             needed: Needed::default(),
         });
         if end < file.end {

@@ -225,6 +225,7 @@ impl State {
             missed: 0,
             samples_vain: 0,
             samples_skip: 0,
+            touched_only: None,
         };
         self.files.insert(event.file, held);
         self.descriptors += 1;
@@ -293,8 +294,19 @@ impl State {
         }
         self.told.insert(event.tid, Told { file: event.file, offset: event.offset, missing });
         self.account_used(event.file, pages);
+        self.tell_all(event.file, false, now);
         let file = FileId(u64::from(event.file));
         self.wave.handle(now, Input::Read { file, pages, actor: event.tid });
+    }
+
+    /// Says whether each page read of a file is told: it is where pages are touched, until a call reads some of them.
+    pub(super) fn tell_all(&mut self, slot: u32, touched: bool, now: Nanos) {
+        let Some(held) = self.files.get_mut(&slot) else { return };
+        let all = touched && held.touched_only != Some(false);
+        if held.touched_only != Some(all) {
+            held.touched_only = Some(all);
+            self.wave.handle(now, Input::Told { file: FileId(u64::from(slot)), all });
+        }
     }
 
     /// A read has returned, or a quiet one was slow. Of a quiet one the brain has not heard: it is told first.

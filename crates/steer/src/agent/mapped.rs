@@ -365,6 +365,7 @@ impl State {
         }
         self.told.insert(tid, Told { file: slot, offset: last.start.byte(), missing });
         self.account_used(slot, last);
+        self.tell_all(slot, true, now);
         self.wave.handle(now, Input::Read { file, pages: last, actor: tid });
         if waited.is_none() {
             // It is mapped, so it has come; how long that took nobody knows. Where what follows is not there the reader has
