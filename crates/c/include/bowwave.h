@@ -151,6 +151,13 @@ int bowwave_waited(struct bowwave *brain,
 // These pages were read some time ago, quietly. Best told just before the `bowwave_read` of a page behind them.
 int bowwave_used(struct bowwave *brain, uint64_t now_ns, uint64_t file, struct bowwave_extent pages);
 
+// Whether each page read of a file is told, by `bowwave_read` or `bowwave_used`, but for those that come with one at once, 31 at
+// most: so it is where pages are mapped. What is passed untold is skipped then. Until told otherwise (`all` 0) it is not so.
+int bowwave_told(struct bowwave *brain,
+                 uint64_t now_ns,
+                 uint64_t file,
+                 int all);
+
 // A fetch has arrived. An id that is not under way is no error, here and below.
 int bowwave_arrived(struct bowwave *brain, uint64_t now_ns, uint64_t fetch);
 

@@ -306,6 +306,17 @@ pub unsafe extern "C" fn bowwave_used(
     unsafe { tell(brain, now_ns, |b| Input::Used { file: FileId(file), pages: b.cut(file, pages) }) }
 }
 
+/// Whether each page read of a file is told, by `bowwave_read` or `bowwave_used`, but for those that come with one at once, 31 at
+/// most: so it is where pages are mapped. What is passed untold is skipped then. Until told otherwise (`all` 0) it is not so.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_told(brain: *mut bowwave, now_ns: u64, file: u64, all: c_int) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, now_ns, |_| Input::Told { file: FileId(file), all: all != 0 }) }
+}
+
 /// A fetch has arrived. An id that is not under way is no error, here and below.
 ///
 /// # Safety

@@ -122,7 +122,7 @@ struct World {
     page_bits: u64,
 }
 
-const KINDS: usize = 14;
+const KINDS: usize = 15;
 const DEVICES: u64 = 3;
 
 impl World {
@@ -137,10 +137,11 @@ impl World {
             reader_max: PageCount(1 << chance.below(9)),
         };
         // A swarm: each world leaves some kinds of input out, and drowns in others.
-        let usual = [60, 20, 4, 20, 4, 2, 3, 3, 2, 1, 1, 2, 4, 1];
+        let usual = [60, 20, 4, 20, 4, 2, 3, 3, 2, 1, 1, 2, 4, 1, 1];
         let weights = usual
             .map(|weight| if chance.one_in(4) { 0 } else { weight << chance.below(3) >> chance.below(2) });
-        let weights = if weights[0] == 0 { [30, 10, 1, 10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] } else { weights };
+        let weights =
+            if weights[0] == 0 { [30, 10, 1, 10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] } else { weights };
         let file_max = 1 + chance.below(6);
         let readers = (0..1 + chance.scale(6))
             .map(|_| Reader { file: chance.below(file_max), page: 0, pages: 1, habit: Habit::Forward })
@@ -285,6 +286,7 @@ impl World {
                 self.request_max[device as usize] = request_max;
                 Input::Device { device, request_max, reader_max: PageCount(1 << self.chance.below(9)) }
             }
+            13 => Input::Told { file: FileId(file), all: self.chance.one_in(2) },
             _ => {
                 self.now += self.chance.scale(self.time_bits + 4);
                 Input::Used { file: FileId(file), pages: Extent::new(0, 0) }

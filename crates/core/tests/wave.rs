@@ -251,6 +251,7 @@ impl World {
                 let pages = Extent::new(number(page), number(count));
                 self.present.retain(|&(f, p)| f != file || !pages.contains(PageIndex(p)));
             }
+            ["told", all @ ("all" | "some")] => self.tell(Input::Told { file: id, all: all == "all" }),
             ["used", page, count, ..] => {
                 self.tell(Input::Used { file: id, pages: Extent::new(number(page), number(count)) });
             }

@@ -78,7 +78,8 @@ impl Wave {
             // Where all is told, it has skipped what lies between.
             let skipped = f.told_all && passed.count.0 > UNTOLD_MAX;
             let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
-            if q <= reach && !skipped && (q - unseen <= slack || f.table.has(PageBit::Used, PageIndex(q - 1))) {
+            if q <= reach && !skipped && (q - unseen <= slack || f.table.has(PageBit::Used, PageIndex(q - 1)))
+            {
                 return Place::Continues(sid);
             }
         }
@@ -205,6 +206,13 @@ impl Wave {
                 let passed = Extent::new((from as i64 + k * period).max(0) as u64, run);
                 self.use_pages(id, passed);
                 self.sow(now, id, passed);
+            }
+            // Did its reader go on where the run before ended?
+            let end = PageIndex(from.saturating_add_signed(-period) + run);
+            if self.files[&id].table.has(PageBit::Used, end)
+                && let Some(s) = self.streams.get_mut(sid)
+            {
+                s.followed += 1;
             }
             // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
             let before = from.saturating_add_signed(-period);

@@ -68,7 +68,7 @@ impl Wave {
         {
             f.density.served(pages.start, marked * SAMPLE);
         }
-        self.leave_stride(id, actor, place);
+        self.leave_stride(id, actor, place, pages);
         self.leave_run(id, actor, place, pages);
         let looks = self.look(id, actor, place, pages);
         self.remember(actor, id, pages, None);
@@ -132,30 +132,52 @@ impl Wave {
         }
     }
 
-    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended.
+    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended; and, where all is told, one that began at
+    /// a run of a stride when its reader comes to the next.
     fn leave_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
         let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id) else { return };
-        let Some(sid) = latest.stream else { return };
-        if matches!(place, Place::Stray | Place::History(_))
-            && let Some(s) = self.streams.get(sid)
-            && s.course == Course::Forward
-            && (s.next..s.frontier).contains(&pages.start.0)
-        {
+        let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
+            return;
+        };
+        let began_at = |stride: StreamId| match self.streams.get(stride) {
+            Some(&Stream { course: Course::Stride { period, run }, next, .. }) => {
+                let start = next.checked_add_signed(-period);
+                start.is_some_and(|start| (start..=start + run).contains(&s.first))
+            }
+            _ => false,
+        };
+        let left = match place {
+            Place::Stray | Place::History(_) => (s.next..s.frontier).contains(&pages.start.0),
+            Place::Continues(stride) => self.files[&id].told_all && began_at(stride),
+            Place::Repeats(_) => false,
+        };
+        if left && s.course == Course::Forward {
             self.end(sid);
         }
     }
 
     /// A stride whose reader went elsewhere twice in a row has ended, or rests. Where he goes on with a stream of three reads and more he
     /// walks several by turns, which is no sign.
-    fn leave_stride(&mut self, id: FileId, actor: u32, place: Place) {
+    fn leave_stride(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return };
         let Some(sid) = latest.stride else { return };
-        if place == Place::Continues(sid) {
-            latest.off_stride = 0;
-            return;
-        }
-        if matches!(place, Place::Continues(other) if self.streams.get(other).is_some_and(|s| s.reads > 2)) {
-            return;
+        let known = |other| self.streams.get(other).is_some_and(|s| s.reads > 2);
+        // What follows the run that was read last is not elsewhere.
+        let follows = self.streams.get(sid).is_some_and(|s| match s.course {
+            Course::Stride { period, run } => {
+                s.next.checked_add_signed(-period).is_some_and(|latest| latest + run == pages.start.0)
+            }
+            _ => false,
+        });
+        match place {
+            Place::Continues(other) if other == sid => {
+                latest.off_stride = 0;
+                return;
+            }
+            Place::Continues(other) if known(other) => return,
+            Place::Repeats(_) => return,
+            _ if follows => return,
+            _ => {}
         }
         latest.off_stride += 1;
         if latest.off_stride >= 2 {
@@ -491,6 +513,7 @@ impl Wave {
         }
         let passed = if marks > 0 { self.passed(now, id, pages) } else { None };
         let came = passed.or_else(|| self.came_quietly(now, id, pages));
+        self.strode_quietly(now, id, pages);
         if let Some(sid) = came.filter(|_| marks > 0) {
             self.plan_stream(now, sid, pages, Why("R2 next"));
         }
@@ -517,6 +540,16 @@ impl Wave {
             _ => return None,
         }
         Some(sid)
+    }
+
+    /// R7: a run of a stride was read without a word.
+    fn strode_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get(&id).filter(|f| f.told_all) else { return };
+        let expected = f.strides.range(pages.start.0..pages.end().0).next();
+        let Some((next, sid)) = expected.map(|(&next, &sid)| (next, sid)) else { return };
+        let Some(&Stream { course: Course::Stride { run, .. }, .. }) = self.streams.get(sid) else { return };
+        self.advance(now, sid, Extent::new(next, run));
+        self.plan_stride(now, sid, pages);
     }
 
     /// R2: a stream's reader has come so far without a word. It is alive and counts among those that share (R13), however long

@@ -71,6 +71,8 @@ pub(crate) struct Stream {
     pub(crate) robbed: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
     pub(crate) looked: u64,
+    /// Runs of a stride behind which its reader read on (R9).
+    pub(crate) followed: u64,
     /// Pages that it had come, and that the run had used, when it was first known (R13).
     pub(crate) begun: (u64, u64),
 }
@@ -97,6 +99,7 @@ impl Stream {
             waited: false,
             robbed: false,
             looked: 0,
+            followed: 0,
             begun: (0, 0),
         }
     }
