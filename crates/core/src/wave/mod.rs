@@ -18,13 +18,13 @@
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
-//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth | reads; marks only: learns from misses |
+//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth; where runs begin at them, whole runs | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, half of it where it is cheap (lengths.rs); and to where its reader has looked ahead | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again; while much is lost unread, only long runs are fetched ahead of | arrivals; else never |
-//! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for; what waits for a head grows with what its reader reads meanwhile | none |
+//! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for, less what streams that ended have left; who reads more has more of it; what waits for a head grows with what its reader reads meanwhile | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | advice |
 //!
