@@ -50,10 +50,13 @@ pub(crate) fn observe<F: FnMut() -> isize + Copy>(fd: c_int, place: Place, len: 
     let Some(segment) = state::segment() else { return call() };
     match place {
         Place::At(offset) => {
-            if state::is_hit(segment, fd, offset as u64, len) && !is_sampled(segment) {
-                return call();
+            if !state::is_hit(segment, fd, offset as u64, len) {
+                return no_hit_at(segment, fd, offset, len, call);
             }
-            no_hit_at(segment, fd, offset, len, call)
+            if is_sampled(segment) {
+                return no_hit(segment, fd, place, len, call);
+            }
+            call()
         }
         Place::Position => {
             let Some(known) = state::known(fd) else { return no_hit(segment, fd, place, len, call) };

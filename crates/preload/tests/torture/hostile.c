@@ -212,6 +212,15 @@ int main(int argc, char **argv) {
             usleep(50000);
         }
         return 0;
+    } else if (!strcmp(what, "again_pread") || !strcmp(what, "again_read")) {
+        int by_position = !strcmp(what, "again_read");
+        for (int round = 0; round < 5; round++) {
+            lseek(fd, 0, SEEK_SET);
+            for (int i = 0; i < 256; i++) {
+                if (by_position) count(read(fd, a, 4096), a); else count(pread(fd, a, 4096, i * 4096L), a);
+                if (!round && i < 50) usleep(2000);
+            }
+        }
     } else if (!strcmp(what, "advice")) {
         printf("%d\n", posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL));
         printf("%d\n", posix_fadvise(fd, 4096, 8192, POSIX_FADV_WILLNEED));

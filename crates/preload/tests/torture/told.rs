@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use bowwave_wire::{Event, Kind};
 
 use crate::agent::{Manner, SIZE_MIN};
-use crate::program::{Bench, compile};
+use crate::program::{Bench, compile, library};
 
 #[test]
 fn every_call_that_reads_is_told_once_and_in_place() {
@@ -92,6 +92,20 @@ fn what_is_settled_is_not_told_again() {
     assert!(told < 257, "{told}");
     let counted = bench.agent.segment.quiet_reads_64.load(Ordering::Relaxed);
     assert!((4..=8).contains(&counted), "{counted}");
+}
+
+#[test]
+fn a_settled_page_that_is_slow_after_all_is_told_of() {
+    for way in ["again_pread", "again_read"] {
+        let bench = Bench::with(Manner::SettleAll);
+        let Some(program) = compile("hostile.c", &[]) else { return };
+        let Some(slow) = compile("slow.c", &["-shared", "-fPIC"]) else { return };
+        let both = format!("{}:{}", library().display(), slow.display());
+        assert!(bench.steered(&program, &[way]).env("LD_PRELOAD", both).status().unwrap().success());
+        let told = bench.agent.events().iter().filter(|e| e.kind == Kind::Surprise).count();
+        // Four rounds of 256 settled reads: one in 64 is timed, and each is slow. The round before has four at most.
+        assert!((16..=20).contains(&told), "{way}: {told}");
+    }
 }
 
 #[test]
