@@ -172,7 +172,7 @@ pub(crate) fn mapped(range: Range, prot: c_int, flags: c_int, fd: c_int, offset:
         Standing::LeftAlone => None,
     };
     let Some(bound) = bound else { return };
-    let Some(map) = claim(range, offset, bound.index, bound.generation, 0) else { return };
+    let Some(map) = claim(range, offset, bound.slot.index, bound.slot.generation, 0) else { return };
     let populated = flags & (libc::MAP_POPULATE | libc::MAP_LOCKED) != 0;
     if !populated && segment.steer_maps.load(Relaxed) == MAPS_STEERED {
         map.flags.store(RANDOM, Relaxed);

@@ -2,14 +2,20 @@
 //!
 //! ```text
 //!   pread(fd, 8192, 4096)
+//!     a page or two, settled, and used since the agent last asked ──> real call              + a few ns: the hit
 //!     description of fd bound? ──no──> meet it: fstat, F_GETFL, bind, tell Seen               once a description
 //!     clip to the file's size  ──nothing left──> real call
 //!     touch the leaf's bits
-//!       settled ──────────────────────> real call                                            + a few ns
+//!       settled ──────────────────────> real call
 //!         each 64th ──────────────────> timed; slower than 50 us: tell Surprise
 //!       quiet ────────────────────────> timed; slower than 20 us: tell Done
 //!       loud ─────────────────────────> tell Read, ring the bell, timed; slower than 5 us: tell Done
 //! ```
+//!
+//! The hit is neither timed nor counted: the agent takes the bits of use back ten times a second, so its page was read
+//! within a tenth of a second, and after the next harvest its first read is no hit. What a hit waits for, instruction
+//! after instruction, is what it costs: the processor begins anew after each system call, so it is the longest chain of
+//! loads that counts (`docs/measured/cached.md`).
 //!
 //! The real call is always made, once, with the program's own arguments, and its result and errno are the program's.
 //! What comes after it is atomics, the clock and the ring; nothing that could fail or wait.
@@ -18,11 +24,11 @@ use bowwave_wire::{Kind, Segment, Standing as Pages};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use crate::state::{self, Bound, Known, Standing};
+use crate::state::{self, Bound, Standing};
 use crate::sys;
 
-/// Of the settled reads, one in so many is timed.
-pub(crate) const SAMPLE_READS: u32 = 64;
+/// Of the settled reads that are no hits, one in so many is timed.
+const SAMPLE_READS: u32 = 64;
 /// A settled page slower than this was not there after all. A cached 1 MiB read takes 100 us, so it is per 64 KiB.
 const SURPRISE_NS: u64 = 50_000;
 /// A quiet page slower than this was waited for.
@@ -41,113 +47,86 @@ pub(crate) enum Place {
     Position,
 }
 
-/// Performs `call`, a read of `len` bytes of `fd` that returns how many it got, and tells the agent what it needs.
-///
-/// `call` is copied into the slow path, so that on a hit the arguments stay in their registers and the real function is
-/// jumped to.
+/// Whether a read of `len` bytes at `offset` may go to the real function at once, with nothing kept for afterwards: nobody
+/// observes, or it is a plain hit.
 #[inline(always)]
-pub(crate) fn observe<F: FnMut() -> isize + Copy>(fd: c_int, place: Place, len: usize, mut call: F) -> isize {
+pub(crate) fn passes_at(fd: c_int, offset: i64, len: usize) -> bool {
+    let Some(segment) = state::segment() else { return true };
+    state::known_at_once(fd).is_some_and(|known| known.is_hit(segment, offset as u64, len))
+}
+
+/// The same of a read at the position, which it takes; and what is left alone passes too.
+#[inline(always)]
+pub(crate) fn passes_here(fd: c_int, len: usize) -> bool {
+    let Some(segment) = state::segment() else { return true };
+    state::known_at_once(fd).is_some_and(|known| known.takes_hit(segment, len) || known.is_left_alone())
+}
+
+/// Whether nobody observes, so that a read of any kind passes.
+#[inline(always)]
+pub(crate) fn passes_unseen() -> bool {
+    state::segment().is_none()
+}
+
+/// Performs `call`, a read of `len` bytes of `fd` that returns how many it got, and tells the agent what it needs.
+pub(crate) fn observe(fd: c_int, place: Place, len: usize, call: &mut dyn FnMut() -> isize) -> isize {
     let Some(segment) = state::segment() else { return call() };
     match place {
-        Place::At(offset) => {
-            if !state::is_hit(segment, fd, offset as u64, len) {
-                return no_hit_at(segment, fd, offset, len, call);
-            }
-            if is_sampled(segment) {
-                return no_hit(segment, fd, place, len, call);
-            }
-            call()
-        }
-        Place::Position => {
-            let Some(known) = state::known(fd) else { return no_hit(segment, fd, place, len, call) };
-            if known.is_left_alone() {
-                return call();
-            }
-            let Some(offset) = known.next(len) else { return no_hit(segment, fd, place, len, call) };
-            let hit = known.is_hit(segment, offset, len);
-            if if hit { !known.is_sampled(segment) } else { is_settled(segment, known, offset, len) } {
-                let returned = call();
-                known.give_back(len, returned);
-                return returned;
-            }
-            known.give_back(len, 0);
-            no_hit(segment, fd, place, len, call)
-        }
+        Place::At(offset) => match state::standing(segment, fd) {
+            // A negative offset is the kernel's to refuse.
+            Standing::Bound(_) if offset < 0 || len == 0 => call(),
+            Standing::Bound(bound) => observe_at(segment, bound, offset as u64, len, call),
+            Standing::LeftAlone => call(),
+            Standing::Unmet => meet(segment, fd, place, len, call),
+        },
+        Place::Position => match state::standing(segment, fd) {
+            Standing::Bound(bound) => observe_here(segment, bound, len, call),
+            Standing::LeftAlone => call(),
+            Standing::Unmet => meet(segment, fd, place, len, call),
+        },
     }
 }
 
-/// Not cold: a program that reads large pieces comes here each time.
-#[inline(never)]
-fn no_hit_at<F: FnMut() -> isize + Copy>(
+/// A read that is no hit, or may not be one: settled pages that are read for the first time, are many, or belong to a
+/// descriptor that others read as well.
+fn observe_at(
     segment: &'static Segment,
-    fd: c_int,
-    offset: i64,
-    len: usize,
-    mut call: F,
-) -> isize {
-    if may_pass(segment, fd, offset, len) {
-        return call();
-    }
-    not_settled(segment, fd, Place::At(offset), len, &mut call)
-}
-
-/// Keeps the frame that `call` needs to be in memory for the slow path out of the fast one.
-#[cold]
-#[inline(never)]
-fn no_hit<F: FnMut() -> isize + Copy>(
-    segment: &'static Segment,
-    fd: c_int,
-    place: Place,
-    len: usize,
-    mut call: F,
-) -> isize {
-    not_settled(segment, fd, place, len, &mut call)
-}
-
-/// Whether a read at an offset that is no plain hit may pass untold all the same: nothing to steer, nothing to read, or
-/// settled pages that are read for the first time or are many.
-fn may_pass(segment: &'static Segment, fd: c_int, offset: i64, len: usize) -> bool {
-    match state::standing(segment, fd) {
-        // A negative offset is the kernel's to refuse.
-        Standing::Bound(bound) => {
-            offset < 0 || len == 0 || is_settled(segment, bound.known, offset as u64, len)
-        }
-        Standing::LeftAlone => true,
-        Standing::Unmet => false,
-    }
-}
-
-/// Everything but the plain hit. Looks the descriptor up again, so that a hit keeps nothing for us.
-#[cold]
-#[inline(never)]
-fn not_settled(
-    segment: &'static Segment,
-    fd: c_int,
-    place: Place,
+    bound: Bound,
+    offset: u64,
     len: usize,
     call: &mut dyn FnMut() -> isize,
 ) -> isize {
-    match (state::standing(segment, fd), place) {
-        // A negative offset is the kernel's to refuse.
-        (Standing::Bound(_), Place::At(offset)) if offset < 0 || len == 0 => call(),
-        (Standing::Bound(bound), Place::At(offset)) => told(segment, bound, offset as u64, len, call),
-        (Standing::Bound(bound), Place::Position) => told_at_position(segment, bound, len, call),
-        (Standing::LeftAlone, _) => call(),
-        (Standing::Unmet, _) => meet(segment, fd, place, len, call),
+    if is_settled(segment, &bound, offset, len) && !is_sampled() {
+        return call();
     }
+    told(segment, bound, offset, len, call)
+}
+
+/// The same at the position, which is taken before it is known how the pages stand.
+fn observe_here(
+    segment: &'static Segment,
+    bound: Bound,
+    len: usize,
+    call: &mut dyn FnMut() -> isize,
+) -> isize {
+    let known = bound.known;
+    if let Some(offset) = known.next(len) {
+        known.note_reader(bound.file);
+        if is_settled(segment, &bound, offset, len) && !is_sampled() {
+            let returned = call();
+            known.give_back(len, returned);
+            return returned;
+        }
+        known.give_back(len, 0);
+    }
+    told_here(segment, bound, len, call)
 }
 
 /// The same for a stream that refills its buffer from `offset` on.
 pub(crate) fn observe_refill(fd: c_int, offset: u64, len: usize, call: &mut dyn FnMut() -> isize) -> isize {
     let Some(segment) = state::segment() else { return call() };
     match state::standing(segment, fd) {
-        Standing::Bound(bound) => {
-            let hit = bound.known.is_hit(segment, offset, len);
-            if if hit { !is_sampled(segment) } else { is_settled(segment, bound.known, offset, len) } {
-                return call();
-            }
-            told(segment, bound, offset, len, call)
-        }
+        Standing::Bound(bound) => observe_at(segment, bound, offset, len, call),
         Standing::LeftAlone => call(),
         Standing::Unmet => meet(segment, fd, Place::At(offset.cast_signed()), len, call),
     }
@@ -159,22 +138,10 @@ pub(crate) fn is_watched(fd: c_int) -> bool {
     state::segment().is_some_and(|segment| !matches!(state::standing(segment, fd), Standing::LeftAlone))
 }
 
-/// Whether all pages of a read are settled, and it is not one that is timed.
-#[inline(never)]
-fn is_settled(segment: &'static Segment, known: Known, offset: u64, len: usize) -> bool {
-    let Some(bound) = known.bound(segment) else { return false };
-    let Some(len) = clipped(&bound, offset, len) else { return false };
-    matches!(segment.touch(bound.index, offset, len), Pages::Settled) && !is_sampled(segment)
-}
-
-/// Counts a read that nobody needs to hear of, and picks one in 64 to be timed.
-#[inline(always)]
-fn is_sampled(segment: &Segment) -> bool {
-    let sampled = tick().is_multiple_of(SAMPLE_READS);
-    if sampled {
-        segment.quiet_reads_64.fetch_add(1, Relaxed);
-    }
-    sampled
+/// Whether all pages of a read are settled. Marks them used.
+fn is_settled(segment: &Segment, bound: &Bound, offset: u64, len: usize) -> bool {
+    clipped(bound, offset, len)
+        .is_some_and(|len| matches!(segment.touch(bound.slot.tag(), offset, len), Pages::Settled))
 }
 
 /// The part of `[offset, offset + len)` that lies in the file, as far as its size is known. A program that asks for
@@ -186,21 +153,17 @@ fn clipped(bound: &Bound, offset: u64, len: usize) -> Option<u64> {
     (len > 0).then_some(len)
 }
 
-/// Counts this thread's reads, roughly: a thread is known by where its stack is, so that threads do not fight for one
-/// cache line and no thread-local storage is needed, whose first use in a thread may allocate.
-#[inline(always)]
-fn tick() -> u32 {
+/// Picks one in 64 of this thread's reads that come here, roughly: threads whose words mix to the same count together. So
+/// they do not fight for one cache line, and no thread-local storage is needed, whose first use in a thread may allocate.
+fn is_sampled() -> bool {
     #[repr(align(64))]
     struct Tick(AtomicU32);
     static TICKS: [Tick; 64] = [const { Tick(AtomicU32::new(0)) }; 64];
-    let here = 0_u8;
-    let stack = (&raw const here) as u64 >> 16;
-    let Some(Tick(ticks)) = TICKS.get((stack.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize) else {
-        return 1;
-    };
+    let mixed = sys::this_thread().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+    let Some(Tick(ticks)) = TICKS.get(mixed as usize) else { return false };
     let count = ticks.load(Relaxed).wrapping_add(1);
     ticks.store(count, Relaxed);
-    count
+    count.is_multiple_of(SAMPLE_READS)
 }
 
 fn meet(
@@ -216,7 +179,7 @@ fn meet(
         (Some(bound), Place::At(offset)) if offset >= 0 && len > 0 => {
             told(segment, bound, offset as u64, len, call)
         }
-        (Some(bound), Place::Position) => told_at_position(segment, bound, len, call),
+        (Some(bound), Place::Position) => told_here(segment, bound, len, call),
         (None, Place::Position) => {
             let returned = call();
             // Nobody follows this description now; whoever meets it later must ask.
@@ -228,12 +191,7 @@ fn meet(
 }
 
 /// A read at the position that is not a plain hit: make sure of the position first where that is worth a system call.
-fn told_at_position(
-    segment: &'static Segment,
-    bound: Bound,
-    len: usize,
-    call: &mut dyn FnMut() -> isize,
-) -> isize {
+fn told_here(segment: &'static Segment, bound: Bound, len: usize, call: &mut dyn FnMut() -> isize) -> isize {
     let known = bound.known;
     let sure = known.reserve(len).filter(|_| !known.is_uncertain());
     if sure.is_none() && !bound.is_still_that_file() {
@@ -273,7 +231,7 @@ fn told(
         bound.known.restore_kernel();
         return call();
     }
-    let (kind, slow_ns) = match segment.touch(bound.index, offset, inside) {
+    let (kind, slow_ns) = match segment.touch(bound.slot.tag(), offset, inside) {
         Pages::Loud => {
             bound.steer_kernel();
             if segment.push(&bound.event(Kind::Read, 0, offset, inside, started)) {
@@ -283,10 +241,7 @@ fn told(
             started = sys::now_ns();
             (Kind::Done, LOUD_NS)
         }
-        Pages::Quiet => {
-            is_sampled(segment);
-            (Kind::Done, QUIET_NS)
-        }
+        Pages::Quiet => (Kind::Done, QUIET_NS),
         Pages::Settled => {
             bound.steer_kernel();
             (Kind::Surprise, SURPRISE_NS)

@@ -27,6 +27,8 @@ macro_rules! next {
 
                 pub(crate) type Function = unsafe extern "C" fn($($arg),*) -> $ret;
                 const NAME: &str = concat!(stringify!($name), "\0");
+                // One beside the other, not each where the linker likes: a page less that a hit may find gone from the TLB.
+                #[unsafe(link_section = ".data.bowwave")]
                 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
                 pub(super) fn resolve() {

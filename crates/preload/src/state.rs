@@ -14,13 +14,12 @@
 //! Sums: 65,536 descriptors x 8 B and 65,536 descriptions x 64 B are 4.5 MiB of zero pages, of which a program that has
 //! a hundred files open touches three. Larger descriptors are passed through.
 
-use bowwave_wire::{Event, FileSlot, KERNEL_OFF, KERNEL_ON, Kind, Segment};
+use bowwave_wire::{Event, FileRef, FileSlot, FileTag, KERNEL_OFF, KERNEL_ON, Kind, Segment};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::maps;
-use crate::observe::SAMPLE_READS;
 use crate::sys;
 
 /// Descriptors that are followed.
@@ -33,11 +32,15 @@ const OD_PROBES_MAX: usize = 64;
 const ASK: u64 = 1 << 63;
 /// A position is checked against the kernel's this often ...
 const RESYNC_READS: u32 = 256;
-/// ... and this often where another process may move it too.
+/// ... this often where another process may move it too ...
 const RESYNC_READS_SHARED: u32 = 16;
+/// ... and this often where all are hits: to ask, and to time that read, takes half a microsecond.
+const RESYNC_HITS: u32 = 4 * RESYNC_READS;
 /// Descriptors that dormancy and exit walk through: 20 us at most.
 const RESTORED_FDS_MAX: usize = 1024;
 
+/// Beside the real functions, since each hit needs both.
+#[unsafe(link_section = ".data.bowwave")]
 static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(ptr::null_mut());
 static FDS: [AtomicU64; FDS_MAX] = [const { AtomicU64::new(0) }; FDS_MAX];
 static ODS: [Description; ODS_MAX] = [const { Description::new() }; ODS_MAX];
@@ -68,6 +71,9 @@ const SWITCHED_OFF: u32 = 4;
 /// It lives outside this process too, so what we switched off must be on again when we go.
 const INHERITED: u32 = 8;
 
+/// Several threads read at the position. No thread's word.
+const MANY: u64 = 1;
+
 /// An open file description, as far as one process can know it.
 #[repr(C, align(64))]
 pub(crate) struct Description {
@@ -80,6 +86,12 @@ pub(crate) struct Description {
     forks: AtomicU32,
     reads: AtomicU32,
     position: AtomicU64,
+    /// The [`FileTag`] of `file` and `generation`; of no file unless bound.
+    tag: AtomicU64,
+    /// The only thread that reads at the position, as [`sys::this_thread`] says; 0 for none yet, or [`MANY`].
+    reader: AtomicU64,
+    /// How far `reader` may go on unasked: the file's size when it was last looked at.
+    size: AtomicU64,
 }
 
 /// A descriptor with its description.
@@ -94,8 +106,7 @@ pub(crate) struct Known {
 #[derive(Clone, Copy)]
 pub(crate) struct Bound {
     pub(crate) known: Known,
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
+    pub(crate) slot: FileRef,
     pub(crate) file: &'static FileSlot,
 }
 
@@ -153,10 +164,13 @@ pub(crate) fn known(fd: c_int) -> Option<Known> {
     Some(Known { fd, od, entry })
 }
 
-/// [`Known::is_hit`] of a descriptor that may not be known.
+/// The description of `fd` if it lies in its first place, as all but duplicated ones do. Found from `fd` alone: what is
+/// looked up there is not waited for, where [`known`] has to load the entry first.
 #[inline(always)]
-pub(crate) fn is_hit(segment: &'static Segment, fd: c_int, offset: u64, len: usize) -> bool {
-    known(fd).is_some_and(|known| known.is_hit(segment, offset, len))
+pub(crate) fn known_at_once(fd: c_int) -> Option<Known> {
+    let index = fd as u32 as usize;
+    let entry = FDS.get(index)?.load(Relaxed);
+    (entry as u32 == index as u32 + 1).then_some(Known { fd, od: ODS.get(index)?, entry })
 }
 
 /// Finds out what `fd` is and binds it: two system calls, once a description.
@@ -188,6 +202,7 @@ pub(crate) fn meet(segment: &'static Segment, fd: c_int, now_ns: u64) -> Option<
     };
     od.file.store(file.index, Relaxed);
     od.generation.store(file.generation, Relaxed);
+    od.tag.store(file.tag().word(), Relaxed);
     od.state.store(BOUND, Relaxed);
     let bound = known.bound(segment)?;
     bound.file.size.fetch_max(stat.size, Relaxed);
@@ -310,6 +325,7 @@ fn claim(fd: c_int, position: u64, flags: u32) -> Option<u64> {
         od.flags.store(flags, Relaxed);
         od.forks.store(FORKS.load(Relaxed), Relaxed);
         od.reads.store(0, Relaxed);
+        od.reader.store(0, Relaxed);
         od.position.store(position, Relaxed);
         return Some((index as u64 + 1) | (u64::from(stamp) << 32));
     }
@@ -322,28 +338,20 @@ impl Known {
         self.od.state.load(Relaxed) == LEFT_ALONE
     }
 
-    /// Whether a read lies in a page or two that are settled and known to be used, within the file. Says no to much that
-    /// it need not say no to; but what it says yes to is cheap.
+    /// Whether a read lies in a page or two that are settled and known to be used. Says no to much that it need not say no
+    /// to; but what it says yes to is cheap. Use is noted only as far as the file goes, so its size is not asked for.
     #[inline(always)]
     pub(crate) fn is_hit(self, segment: &'static Segment, offset: u64, len: usize) -> bool {
-        let index = self.od.file.load(Relaxed); // NO_FILE unless bound
-        let Some(file) = segment.file(index) else { return false };
-        let end = offset.wrapping_add(len as u64);
-        file.generation.load(Relaxed) == self.od.generation.load(Relaxed)
-            && end <= file.size.load(Relaxed)
-            && segment.is_hit(index, offset, end)
+        let tag = FileTag::from_word(self.od.tag.load(Relaxed));
+        segment.is_hit(tag, offset, offset.wrapping_add(len as u64))
     }
 
     #[inline(always)]
     pub(crate) fn bound(self, segment: &'static Segment) -> Option<Bound> {
         let (index, generation) = (self.od.file.load(Relaxed), self.od.generation.load(Relaxed));
         let file = segment.file(index)?;
-        (file.generation.load(Relaxed) == generation).then_some(Bound {
-            known: self,
-            index,
-            generation,
-            file,
-        })
+        let slot = FileRef { index, generation };
+        (file.generation.load(Relaxed) == generation).then_some(Bound { known: self, slot, file })
     }
 
     /// One more reference to the same life of the description.
@@ -375,14 +383,43 @@ impl Known {
         self.reserve(len)
     }
 
-    /// Picks one in 64 of the reads that [`Known::next`] counted.
+    /// The plain hit at the position, and takes it: where one thread reads and nobody else moves the position, nobody writes
+    /// the word between our look and our store, and inside the file all of what is asked comes. So it needs neither a locked
+    /// instruction nor a look at what came of the call; a read that fails, or a file cut short, leaves the position wrong
+    /// until the next look at the kernel's. The read before which to ask is left to [`Known::next`].
     #[inline(always)]
-    pub(crate) fn is_sampled(self, segment: &Segment) -> bool {
-        let sampled = self.od.reads.load(Relaxed).is_multiple_of(SAMPLE_READS);
-        if sampled {
-            segment.quiet_reads_64.fetch_add(1, Relaxed);
+    pub(crate) fn takes_hit(self, segment: &'static Segment, len: usize) -> bool {
+        let od = self.od;
+        let takes = od.reader.load(Relaxed) == sys::this_thread()
+            && od.forks.load(Relaxed) == FORKS.load(Relaxed)
+            && !od.reads.load(Relaxed).wrapping_add(1).is_multiple_of(RESYNC_HITS)
+            && self.is_inside(len)
+            && self.is_hit(segment, od.position.load(Relaxed), len);
+        if takes {
+            od.reads.store(od.reads.load(Relaxed).wrapping_add(1), Relaxed);
+            od.position.store(od.position.load(Relaxed).wrapping_add(len as u64), Relaxed);
         }
-        sampled
+        takes
+    }
+
+    /// Whether `len` bytes from the position on lie in what `reader` may read unasked. ASK lies beyond every file.
+    #[inline(always)]
+    fn is_inside(self, len: usize) -> bool {
+        self.od.position.load(Relaxed).wrapping_add(len as u64) <= self.od.size.load(Relaxed)
+    }
+
+    /// Notes that this thread reads at the position, and how large the file is.
+    pub(crate) fn note_reader(self, file: &FileSlot) {
+        if self.is_uncertain() {
+            return;
+        }
+        let (od, me) = (self.od, sys::this_thread());
+        if let Err(other) = od.reader.compare_exchange(0, me, Relaxed, Relaxed)
+            && other != me
+        {
+            od.reader.store(MANY, Relaxed);
+        }
+        od.size.store(file.size.load(Relaxed), Relaxed);
     }
 
     /// Takes the next `len` bytes of the position, as the kernel will. `None`: ask the kernel first.
@@ -471,8 +508,8 @@ impl Bound {
             pid: PID.load(Relaxed),
             tid: sys::thread_id(),
             fd: self.known.fd,
-            file: self.index,
-            generation: self.generation,
+            file: self.slot.index,
+            generation: self.slot.generation,
             offset,
             len,
             at_ns,
@@ -484,11 +521,13 @@ impl Bound {
 impl Description {
     fn unbind(&self) {
         self.file.store(NO_FILE, Relaxed);
+        self.tag.store(FileTag::NONE.word(), Relaxed);
         self.state.store(UNBOUND, Relaxed);
     }
 
     fn leave_alone(&self) {
         self.file.store(NO_FILE, Relaxed);
+        self.tag.store(FileTag::NONE.word(), Relaxed);
         self.state.store(LEFT_ALONE, Relaxed);
     }
 
@@ -503,6 +542,9 @@ impl Description {
             forks: AtomicU32::new(0),
             reads: AtomicU32::new(0),
             position: AtomicU64::new(0),
+            tag: AtomicU64::new(0),
+            reader: AtomicU64::new(0),
+            size: AtomicU64::new(0),
         }
     }
 }

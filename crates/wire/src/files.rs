@@ -80,6 +80,12 @@ impl Segment {
         self.files.get(index as usize)
     }
 
+    /// The file that the slot at `index` is now.
+    pub fn file_ref(&self, index: u32) -> Option<FileRef> {
+        let generation = self.file(index)?.generation.load(Ordering::Relaxed);
+        Some(FileRef { index, generation })
+    }
+
     /// Agent: frees a slot; descriptors bound to it find their generation stale and bind anew.
     pub fn recycle(&self, index: u32) {
         if let Some(slot) = self.file(index) {

@@ -5,9 +5,15 @@
 //! quiet     0 1 1 1 1 1 1 1 1       a read of 0 is settled, of 4 quiet, of 7 and 8 loud
 //! settled   0 0 0 0 0 1 1 1 1
 //! used      1 1 0 0 1 0 0 0 1       what the agent harvests
+//!
+//! key       file + 1, mirrored: 16 bits | life of its slot: 8 | leaf: 40       the upper 24 bits are the file's tag
 //! ```
+//!
+//! Who holds a file's tag finds its leaves without looking at the file's slot, and none of whoever has the slot next.
+//! Mirrored (the lowest bit first), so that the upper 16 bits say where in the table a file's leaves begin, far from those
+//! of the file in the next slot: a shift and a sum, since a read waits for each step on the way to its leaf.
 
-use crate::Segment;
+use crate::{FILES_MAX, FileRef, Segment};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Leaves of 64 pages whose bits a run can hold at once.
@@ -33,44 +39,81 @@ pub enum Standing {
     Loud,
 }
 
-impl Segment {
-    /// Shim: the hit. Whether bytes `[offset, end)` of `file` lie in one page or two that are settled and whose use is
-    /// known already, so that there is nothing to do; otherwise [`Segment::touch`] says how they stand. A third of its
-    /// instructions.
-    #[inline(always)]
-    pub fn is_hit(&self, file: u32, offset: u64, end: u64) -> bool {
-        let (first, last) = (offset >> 12, end.wrapping_sub(1) >> 12);
-        let more = last.wrapping_sub(first);
-        let slot = &self.leaves[leaf_index(file, first >> 6)];
-        let pages = slot.settled.load(Ordering::Relaxed) & slot.used.load(Ordering::Relaxed);
-        let wanted = 1 + 2 * (more & 1);
-        more <= 1
-            && slot.key.load(Ordering::Acquire) == leaf_key(file, first >> 6)
-            && (pages >> (first & 63)) & wanted == wanted
+/// A file in one life of its slot: the upper part of its leaves' keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileTag(u64);
+
+impl FileTag {
+    /// Of no file: nothing is ever published under it.
+    pub const NONE: Self = Self(0xFFFF << FILE_SHIFT);
+
+    /// The tag as a word to keep.
+    pub const fn word(self) -> u64 {
+        self.0
     }
 
-    /// Shim: how bytes `[offset, offset + len)` of `file` stand, and marks their pages used. Reads over more than two
+    /// The tag that [`FileTag::word`] gave.
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    const fn key(self, leaf: u64) -> u64 {
+        self.0 | (leaf & LEAF_MASK)
+    }
+}
+
+impl FileRef {
+    /// The tag of this file in this life of its slot; lives 256 apart are taken for one.
+    pub const fn tag(self) -> FileTag {
+        let file = (self.index as u16).wrapping_add(1).reverse_bits();
+        FileTag((file as u64) << FILE_SHIFT | (self.generation as u64 & 0xFF) << LEAF_BITS)
+    }
+}
+
+impl Segment {
+    /// Shim: the hit. Whether bytes `[offset, end)` of a file lie in one page or two that are settled and whose use is
+    /// known already, so that there is nothing to do; otherwise [`Segment::touch`] says how they stand. From 2^58 bytes on
+    /// it may take a page for another's: such a read is not told.
+    #[inline(always)]
+    pub fn is_hit(&self, of: FileTag, offset: u64, end: u64) -> bool {
+        let (first, last) = (offset >> 12, end.wrapping_sub(1) >> 12);
+        let key = of.0 | offset >> 18;
+        let slot = &self.leaves[leaf_index(key)];
+        if slot.key.load(Ordering::Acquire) != key {
+            return false;
+        }
+        let pages = slot.settled.load(Ordering::Relaxed) & slot.used.load(Ordering::Relaxed);
+        let pages = match last.wrapping_sub(first) {
+            0 => pages,
+            1 => pages & (pages >> 1),
+            _ => return false,
+        };
+        pages & (1 << (first & 63)) != 0
+    }
+
+    /// Shim: how bytes `[offset, offset + len)` of a file stand, and marks their pages used. Reads over more than two
     /// leaves are judged by their first and last: a mark in between is met by the agent's own clock. O(1).
     #[inline]
-    pub fn touch(&self, file: u32, offset: u64, len: u64) -> Standing {
+    pub fn touch(&self, of: FileTag, offset: u64, len: u64) -> Standing {
         let first = offset >> 12;
         let last = offset.saturating_add(len.max(1) - 1) >> 12;
         if first >> 6 == last >> 6 {
-            return self.touch_leaf(file, first >> 6, mask(first & 63, last & 63));
+            return self.touch_leaf(of, first >> 6, mask(first & 63, last & 63));
         }
-        let mut standing = self.touch_leaf(file, first >> 6, mask(first & 63, 63));
+        let mut standing = self.touch_leaf(of, first >> 6, mask(first & 63, 63));
         let mut leaf = (first >> 6) + 1;
         while leaf < last >> 6 && leaf < (first >> 6) + 9 {
-            standing = standing.louder(self.touch_leaf(file, leaf, !0));
+            standing = standing.louder(self.touch_leaf(of, leaf, !0));
             leaf += 1;
         }
-        standing.louder(self.touch_leaf(file, last >> 6, mask(0, last & 63)))
+        standing.louder(self.touch_leaf(of, last >> 6, mask(0, last & 63)))
     }
 
     #[inline]
-    fn touch_leaf(&self, file: u32, leaf: u64, pages: u64) -> Standing {
-        let slot = &self.leaves[leaf_index(file, leaf)];
-        if slot.key.load(Ordering::Acquire) != leaf_key(file, leaf) {
+    fn touch_leaf(&self, of: FileTag, leaf: u64, pages: u64) -> Standing {
+        let key = of.key(leaf);
+        let slot = &self.leaves[leaf_index(key)];
+        if slot.key.load(Ordering::Acquire) != key {
             return Standing::Loud;
         }
         if slot.used.load(Ordering::Relaxed) & pages != pages {
@@ -88,8 +131,8 @@ impl Segment {
     /// Agent: sets the bits of 64 pages of `file` from `leaf * 64`. Returns what was displaced or harvested: the leaf
     /// that held the place before (possibly the same) and its used bits, which are cleared.
     pub fn publish(&self, file: u32, leaf: u64, quiet: u64, settled: u64) -> Option<Harvest> {
-        let slot = &self.leaves[leaf_index(file, leaf)];
-        let key = leaf_key(file, leaf);
+        let key = self.file_ref(file)?.tag().key(leaf);
+        let slot = &self.leaves[leaf_index(key)];
         let held = slot.key.load(Ordering::Relaxed);
         let harvest = self.harvest_slot(slot, held);
         if held != key {
@@ -104,8 +147,8 @@ impl Segment {
 
     /// Agent: takes and clears the used bits of a leaf, if it still has its place.
     pub fn harvest(&self, file: u32, leaf: u64) -> Option<Harvest> {
-        let slot = &self.leaves[leaf_index(file, leaf)];
-        let key = leaf_key(file, leaf);
+        let key = self.file_ref(file)?.tag().key(leaf);
+        let slot = &self.leaves[leaf_index(key)];
         (slot.key.load(Ordering::Relaxed) == key).then(|| self.harvest_slot(slot, key)).flatten()
     }
 
@@ -114,7 +157,8 @@ impl Segment {
             return None;
         }
         let used = slot.used.swap(0, Ordering::Relaxed);
-        Some(Harvest { file: (held >> 40).wrapping_sub(1) as u32, leaf: held & LEAF_MASK, used })
+        let file = ((held >> FILE_SHIFT) as u16).reverse_bits().wrapping_sub(1);
+        Some(Harvest { file: u32::from(file), leaf: held & LEAF_MASK, used })
     }
 }
 
@@ -139,16 +183,14 @@ impl Standing {
     }
 }
 
-const LEAF_MASK: u64 = (1 << 40) - 1;
-
-/// Leaf and file in one nonzero word: 40 bits of leaf (2^58 bytes), 24 bits of file index plus one.
-const fn leaf_key(file: u32, leaf: u64) -> u64 {
-    ((file as u64 + 1) << 40) | (leaf & LEAF_MASK)
-}
+const LEAF_BITS: u32 = 40; // 2^58 bytes
+const LEAF_MASK: u64 = (1 << LEAF_BITS) - 1;
+const FILE_SHIFT: u32 = 48;
+const _: () = assert!(FILES_MAX < 0xFFFF, "a key has 16 bits for a file, and one value of them is nobody's");
 
 /// Neighbouring leaves of a file lie side by side, so a stream walks through the table; files start apart.
-pub(crate) const fn leaf_index(file: u32, leaf: u64) -> usize {
-    (leaf.wrapping_add((file as u64).wrapping_mul(0x9E37_79B1)) % LEAVES_MAX as u64) as usize
+pub(crate) const fn leaf_index(key: u64) -> usize {
+    (key.wrapping_add(key >> FILE_SHIFT) % LEAVES_MAX as u64) as usize
 }
 
 /// Bits `[first, last]`.

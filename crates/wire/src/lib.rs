@@ -26,7 +26,7 @@ mod leaves;
 mod ring;
 
 pub use files::{FILE_PROBES_MAX, FILES_MAX, FileRef, FileSlot, KERNEL_AS_IS, KERNEL_OFF, KERNEL_ON};
-pub use leaves::{Harvest, LEAVES_MAX, LeafSlot, Standing};
+pub use leaves::{FileTag, Harvest, LEAVES_MAX, LeafSlot, Standing};
 pub use ring::{EVENTS_MAX, Event, Kind};
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ use ring::EventSlot;
 /// First word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"bowwave\x01");
 /// Layout version; shim and agent must agree exactly.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Environment variable that tells a program's shim where the segment is: a path to open and map.
 pub const ENV_SEGMENT: &str = "BOWWAVE_SEGMENT";
 /// Environment variable that switches a program's shim off when it says `off`.
@@ -76,8 +76,6 @@ pub struct Segment {
     pub asleep: AtomicU32,
     /// Events that found the ring full.
     pub events_lost: AtomicU64,
-    /// Reads that found their page quiet, counted in steps of 64 by each thread's sampling.
-    pub quiet_reads_64: AtomicU64,
     _head_end: Pad,
     head: AtomicU64,
     _tail_end: Pad,
@@ -130,6 +128,11 @@ mod tests {
         let segment = unsafe { Box::from_raw(alloc_zeroed(Layout::new::<Segment>()).cast::<Segment>()) };
         segment.initialise(1);
         segment
+    }
+
+    /// A file in the first life of its slot.
+    fn tag(index: u32) -> FileTag {
+        FileRef { index, generation: 0 }.tag()
     }
 
     fn event(offset: u64) -> Event {
@@ -190,11 +193,11 @@ mod tests {
     #[test]
     fn quiet_pages_are_quiet_and_leave_a_trace() {
         let s = segment();
-        assert_eq!(s.touch(3, 0, 4096), Standing::Loud);
+        assert_eq!(s.touch(tag(3), 0, 4096), Standing::Loud);
         s.publish(3, 0, 0xFF, 0x0F);
-        assert_eq!(s.touch(3, 0, 4096), Standing::Settled);
-        assert_eq!(s.touch(3, 4 << 12, 4096), Standing::Quiet);
-        assert_eq!(s.touch(3, 7 << 12, 8192), Standing::Loud);
+        assert_eq!(s.touch(tag(3), 0, 4096), Standing::Settled);
+        assert_eq!(s.touch(tag(3), 4 << 12, 4096), Standing::Quiet);
+        assert_eq!(s.touch(tag(3), 7 << 12, 8192), Standing::Loud);
         assert_eq!(s.harvest(3, 0), Some(Harvest { file: 3, leaf: 0, used: 0b1_1001_0001 }));
         assert_eq!(s.harvest(3, 0), None);
     }
@@ -211,15 +214,15 @@ mod tests {
     fn a_hit_is_a_page_or_two_settled_and_of_known_use() {
         let s = segment();
         s.publish(3, 0, 0xFF, 0x0F);
-        let hit = |file, page: u64, bytes| s.is_hit(file, page << 12, (page << 12) + bytes);
+        let hit = |file, page: u64, bytes| s.is_hit(tag(file), page << 12, (page << 12) + bytes);
         assert!(!hit(3, 1, 4096), "its use is not known yet");
-        s.touch(3, 0, 8 << 12);
+        s.touch(tag(3), 0, 8 << 12);
         assert!(hit(3, 1, 4096) && hit(3, 3, 1) && hit(3, 2, 4097));
         assert!(!hit(3, 4, 4096) && !hit(3, 3, 4097), "quiet only");
         assert!(!hit(3, 0, 8193), "three pages are for touch to judge");
         assert!(!hit(3, 65, 1) && !hit(4, 1, 1), "another leaf, another file");
         s.publish(3, 0, !0, !0);
-        s.touch(3, 0, 64 << 12);
+        s.touch(tag(3), 0, 64 << 12);
         assert!(hit(3, 63, 4096) && !hit(3, 63, 4097), "the second page is of the next leaf");
         s.harvest(3, 0);
         assert!(!hit(3, 1, 1), "the agent took the bit: set it again");
@@ -229,10 +232,10 @@ mod tests {
     fn a_displaced_leaf_hands_over_what_was_used() {
         let s = segment();
         s.publish(0, 5, !0, !0);
-        s.touch(0, 5 << 18, 4096);
+        s.touch(tag(0), 5 << 18, 4096);
         let other = 5 + LEAVES_MAX as u64;
         assert_eq!(s.publish(0, other, !0, !0), Some(Harvest { file: 0, leaf: 5, used: 1 }));
-        assert_eq!(s.touch(0, 5 << 18, 4096), Standing::Loud);
+        assert_eq!(s.touch(tag(0), 5 << 18, 4096), Standing::Loud);
     }
 
     #[test]
@@ -242,7 +245,13 @@ mod tests {
         assert_eq!(s.bind(1, 2, 100), Some(a));
         assert_ne!(s.bind(1, 3, 100).unwrap().index, a.index);
         s.recycle(a.index);
-        assert_eq!(s.bind(1, 2, 100).unwrap().generation, a.generation + 1);
+        let anew = s.bind(1, 2, 100).unwrap();
+        assert_eq!(anew.generation, a.generation + 1);
+        s.publish(a.index, 0, !0, !0);
+        s.touch(anew.tag(), 0, 4096);
+        assert!(s.is_hit(anew.tag(), 0, 4096) && !s.is_hit(a.tag(), 0, 4096), "the next life's page");
+        assert_eq!(s.touch(a.tag(), 0, 4096), Standing::Loud);
+        assert_eq!(s.harvest(a.index, 0), Some(Harvest { file: a.index, leaf: 0, used: 1 }));
     }
 
     /// Any program of a run may write any word at any time: what it breaks is its own readahead.
@@ -257,7 +266,7 @@ mod tests {
             s.initialise(1);
             s.head.store(0, Ordering::Relaxed);
             s.tail.store(0, Ordering::Relaxed);
-            let leaf = &s.leaves[leaf_index(3, 0)];
+            let leaf = &s.leaves[leaf_index(tag(3).word())];
             for step in bytes.chunks_exact(9) {
                 let word = u64::from_le_bytes(step[1..].try_into().expect("eight bytes"));
                 let oldest = &s.ring[s.head.load(Ordering::Relaxed) as usize % EVENTS_MAX];
@@ -268,8 +277,8 @@ mod tests {
                     3 => oldest.kind_detail.store(word, Ordering::Relaxed),
                     4 => leaf.key.store(word, Ordering::Relaxed),
                     5 => leaf.used.store(word, Ordering::Relaxed),
-                    6 => drop(s.touch(word as u32, word, word.rotate_left(32))),
-                    7 => drop(s.is_hit(3, word, word)),
+                    6 => drop(s.touch(FileTag::from_word(word), word, word.rotate_left(32))),
+                    7 => drop(s.is_hit(FileTag::from_word(word), word, word)),
                     8 => assert!(s.bind(word, word, 1).is_none_or(|file| s.file(file.index).is_some())),
                     9 => drop(s.publish(3, word % 2, word, !word)),
                     // Nobody sleeps here, and a ring as odd as this may be full.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use bowwave_wire::{AGENT_SERVING, Event, Kind, Segment};
+use bowwave_wire::{AGENT_SERVING, Event, Kind, Segment, Standing};
 
 /// Files smaller than this are left alone in these tests.
 pub(crate) const SIZE_MIN: u64 = 16 << 10;
@@ -82,6 +82,19 @@ impl Agent {
             .filter(|e| e.kind == Kind::Read && Some(e.file) == file)
             .map(|e| (e.offset, e.len))
             .collect()
+    }
+
+    /// Waits until a file that was met is settled, which says of its first page that it was read.
+    pub(crate) fn wait_settled(&self, slot: u32) {
+        let of = self.segment.file_ref(slot).unwrap().tag();
+        while self.segment.touch(of, 0, 4096) != Standing::Settled {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Takes the use of the first 256 pages back, and counts them.
+    pub(crate) fn harvest(&self, slot: u32) -> u32 {
+        (0..4).filter_map(|leaf| self.segment.harvest(slot, leaf)).map(|taken| taken.used.count_ones()).sum()
     }
 
     /// The index of the file's slot, if it was met.

@@ -202,6 +202,41 @@ static void in_child(void (*what)(int), int argument) {
 }
 static void strict_child(int _) { strict(); }
 
+// ---- in step with the test ---------------------------------------------------------------------------------------------
+
+static void tell_and_wait(const char *line) {
+    puts(line);
+    fflush(stdout);
+    getchar();
+}
+static void read_pages(int from, int pages) {
+    char a[4096];
+    for (int i = 0; i < pages; i++) read(from, a, sizeof a);
+}
+static void *fifty_pages(void *_) {
+    read_pages(fd, 50);
+    return NULL;
+}
+static void fifty_pages_and_exit(int _) {
+    read_pages(fd, 50);
+    _exit(0);
+}
+// Reads pages 0 to 191 in three parts, the second as `who` says, and then the one that the agent wants to hear of.
+static void follow(const char *who) {
+    read_pages(fd, 1);
+    tell_and_wait("met");
+    lseek(fd, 0, SEEK_SET);
+    read_pages(fd, 256);
+    tell_and_wait("mark 192");
+    lseek(fd, 0, SEEK_SET);
+    read_pages(fd, 100);
+    if (!strcmp(who, "thread")) in_threads(fifty_pages, 1, 0);
+    else if (!strcmp(who, "dup")) read_pages(dup(fd), 50);
+    else if (!strcmp(who, "fork")) in_child(fifty_pages_and_exit, 0);
+    else read_pages(fd, 50);
+    read_pages(fd, 43);
+}
+
 int main(int argc, char **argv) {
     const char *what = argv[1];
     char a[4096];
@@ -214,13 +249,18 @@ int main(int argc, char **argv) {
         return 0;
     } else if (!strcmp(what, "again_pread") || !strcmp(what, "again_read")) {
         int by_position = !strcmp(what, "again_read");
-        for (int round = 0; round < 5; round++) {
+        for (int round = 0; round < 4; round++) {
             lseek(fd, 0, SEEK_SET);
             for (int i = 0; i < 256; i++) {
-                if (by_position) count(read(fd, a, 4096), a); else count(pread(fd, a, 4096, i * 4096L), a);
-                if (!round && i < 50) usleep(2000);
+                if (by_position) read(fd, a, 4096); else pread(fd, a, 4096, i * 4096L);
+                if (!round && !i) tell_and_wait("met");
             }
+            tell_and_wait(round < 2 ? "harvest" : "leave");
         }
+        return 0;
+    } else if (!strcmp(what, "follow")) {
+        follow(argv[2]);
+        return 0;
     } else if (!strcmp(what, "advice")) {
         printf("%d\n", posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL));
         printf("%d\n", posix_fadvise(fd, 4096, 8192, POSIX_FADV_WILLNEED));

@@ -1,6 +1,7 @@
 //! What the agent is told: every read that it has not declared quiet, once, where it really starts.
 
-use std::sync::atomic::Ordering;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
 use bowwave_wire::{Event, Kind};
 
@@ -90,21 +91,62 @@ fn what_is_settled_is_not_told_again() {
     let told = bench.agent.reads_of(&bench.data()).len();
     // 257 reads of 4096, a pause, and 257 once more: the second time, and most of the first, nothing is loud.
     assert!(told < 257, "{told}");
-    let counted = bench.agent.segment.quiet_reads_64.load(Ordering::Relaxed);
-    assert!((4..=8).contains(&counted), "{counted}");
+}
+
+/// Plays `program`, and does what each line of it says before it goes on.
+fn in_step(mut program: Command, mut done: impl FnMut(&str)) {
+    let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut go = program.stdin.take().unwrap();
+    for line in BufReader::new(program.stdout.take().unwrap()).lines() {
+        done(&line.unwrap());
+        // A last word is not waited for.
+        let _ = writeln!(go);
+    }
+    assert!(program.wait().unwrap().success());
 }
 
 #[test]
-fn a_settled_page_that_is_slow_after_all_is_told_of() {
+fn a_settled_page_that_is_slow_after_all_is_told_of_once_its_use_was_harvested() {
     for way in ["again_pread", "again_read"] {
         let bench = Bench::with(Manner::SettleAll);
         let Some(program) = compile("hostile.c", &[]) else { return };
         let Some(slow) = compile("slow.c", &["-shared", "-fPIC"]) else { return };
-        let both = format!("{}:{}", library().display(), slow.display());
-        assert!(bench.steered(&program, &[way]).env("LD_PRELOAD", both).status().unwrap().success());
-        let told = bench.agent.events().iter().filter(|e| e.kind == Kind::Surprise).count();
-        // Four rounds of 256 settled reads: one in 64 is timed, and each is slow. The round before has four at most.
-        assert!((16..=20).contains(&told), "{way}: {told}");
+        let mut program = bench.steered(&program, &[way]);
+        program.env("LD_PRELOAD", format!("{}:{}", library().display(), slow.display()));
+        let mut told = Vec::new();
+        in_step(program, |line| {
+            let slot = bench.agent.slot_of(&bench.data()).unwrap();
+            match line {
+                "met" => bench.agent.wait_settled(slot),
+                "harvest" => assert_eq!(bench.agent.harvest(slot), 256),
+                _ => {}
+            }
+            told.push(bench.agent.events().iter().filter(|e| e.kind == Kind::Surprise).count());
+        });
+        // 256 settled reads a round, all of them slow. Harvested: one in 64 is timed; else they are hits, of which at most
+        // the one before which the kernel is asked for the position.
+        let [_, before, first, second, hits] = told[..] else { panic!("{way}: {told:?}") };
+        assert!((4..=5).contains(&(first - before)), "{way}: {told:?}");
+        assert!((4..=5).contains(&(second - first)), "{way}: {told:?}");
+        assert!(hits - second <= 1, "{way}: {told:?}");
+    }
+}
+
+#[test]
+fn a_mark_behind_many_hits_is_told_in_place_whoever_read_them() {
+    for who in ["alone", "thread", "dup", "fork"] {
+        let bench = Bench::with(Manner::SettleAll);
+        let Some(program) = compile("hostile.c", &[]) else { return };
+        in_step(bench.steered(&program, &["follow", who]), |line| {
+            let slot = bench.agent.slot_of(&bench.data()).unwrap();
+            match line {
+                "met" => bench.agent.wait_settled(slot),
+                "mark 192" => assert!(bench.agent.segment.publish(slot, 3, !1, !1).is_some()),
+                _ => {}
+            }
+        });
+        let told = bench.agent.reads_of(&bench.data());
+        assert_eq!(told.last(), Some(&(192 * 4096, 4096)), "{who}: {told:?}");
     }
 }
 

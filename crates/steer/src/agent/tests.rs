@@ -45,7 +45,7 @@ impl<'a> Program<'a> {
 
     /// Reads, and says whether anybody wanted to hear of it.
     fn read(&self, offset: u64, len: usize) -> bool {
-        let standing = self.segment.touch(self.slot.index, offset, len as u64);
+        let standing = self.segment.touch(self.slot.tag(), offset, len as u64);
         let loud = standing == bowwave_wire::Standing::Loud;
         if loud {
             self.tell(Kind::Read, offset, len as u64, 0);
