@@ -15,7 +15,7 @@
 //! The hit is neither timed nor counted: the agent takes the bits of use back ten times a second, so its page was read
 //! within a tenth of a second, and after the next harvest its first read is no hit. What a hit waits for, instruction
 //! after instruction, is what it costs: the processor begins anew after each system call, so it is the longest chain of
-//! loads that counts (`docs/measured/cached.md`).
+//! loads that counts (`docs/decisions/0002`).
 //!
 //! The real call is always made, once, with the program's own arguments, and its result and errno are the program's.
 //! What comes after it is atomics, the clock and the ring; nothing that could fail or wait.
