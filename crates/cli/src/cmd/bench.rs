@@ -39,7 +39,8 @@ use std::time::Instant;
 /// to transfer what is used.
 ///
 /// Arms: off (every descriptor advised as random), a window of the kernel's readahead (0k, 128k, 512k, 1m, 8m), cat (the
-/// files' used spans are read first), bowwave, bowwave-user (without what only root can do).
+/// files' used spans are read first), bowwave, bowwave-user (without what only root can do), mount (the files through bowwave
+/// mount), mount-direct (past the kernel's page cache), mount-128k (with that window of the kernel's).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Patterns to play
@@ -81,7 +82,7 @@ pub(crate) struct Args {
     /// Write every run, raw, to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the decisions of the last bowwave run to this file, for `bowwave explain`
+    /// Write the decisions of the last bowwave run or mount to this file, for `bowwave explain`
     #[arg(long, value_name = "FILE")]
     explain: Option<PathBuf>,
     /// Name of the state of the program, kept in the JSON
@@ -187,7 +188,11 @@ impl Bench<'_> {
                 let turn = arms.iter().cycle().skip(pair as usize % arms.len());
                 for &arm in turn.take(arms.len()) {
                     self.bar.set_message(format!("{} on {device}, {arm}", entry.pattern.name));
+                    if matches!(ground, Ground::Mount(_)) {
+                        *place = Place::mount_on(self.exe, device, ground)?;
+                    }
                     let spec = Spec {
+                        root: place.dir.clone(),
                         verify: place.verifies(&plan),
                         random_advice: arm == Arm::Off,
                         cat_first: arm == Arm::Cat,
@@ -196,6 +201,10 @@ impl Bench<'_> {
                     let explain = self.args.explain.as_deref();
                     let cell = Cell { exe: self.exe, place, arm, spec, plan: &plan, explain };
                     let run = cell.play()?;
+                    if let Some(path) = explain.filter(|_| matches!(ground, Ground::Mount(_))) {
+                        let told = place.dir.join(".bowwave/explain");
+                        std::fs::copy(&told, path).map_err(|error| Failure::on(&told, "copy", &error))?;
+                    }
                     self.bar.inc(1);
                     self.runs.push(Run {
                         family: entry.pattern.family.to_string(),

@@ -19,17 +19,15 @@ pub(crate) enum Arm {
     Bowwave,
     /// `bowwave run` without what only root can do.
     BowwaveUser,
-    /// The files through `bowwave mount`, past the kernel's page cache.
-    Mount,
-    /// The same through the kernel's page cache, with a window of so many KiB.
-    MountCached(u64),
+    /// The files through `bowwave mount`.
+    Mount(Kernel),
 }
 
 impl Arm {
     /// The mount's window while it plays.
     pub(crate) fn window_kib(self) -> u64 {
         match self {
-            Self::Window(kib) | Self::MountCached(kib) => kib,
+            Self::Window(kib) => kib,
             _ => DEFAULT_KIB,
         }
     }
@@ -37,8 +35,7 @@ impl Arm {
     /// What its files lie on.
     pub(crate) fn ground(self) -> Ground {
         match self {
-            Self::Mount => Ground::Mount { kernel_cache: false },
-            Self::MountCached(_) => Ground::Mount { kernel_cache: true },
+            Self::Mount(kernel) => Ground::Mount(kernel),
             _ => Ground::SlowStore,
         }
     }
@@ -54,11 +51,20 @@ impl Arm {
 pub(crate) enum Ground {
     /// `bowwave slow`.
     SlowStore,
-    /// `bowwave mount` over the same device.
-    Mount {
-        /// Whether reads go through the kernel's page cache first.
-        kernel_cache: bool,
-    },
+    /// `bowwave mount` over the same device, one of its own for each cell: what a mount learnt in the cell before is none of the
+    /// next one's, as with `bowwave run`.
+    Mount(Kernel),
+}
+
+/// What stands before a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kernel {
+    /// The kernel's page cache, with the window that the mount chooses: as users have it.
+    Chosen,
+    /// Its page cache, with a window of so many KiB.
+    Window(u64),
+    /// Nothing: reads go past it.
+    Past,
 }
 
 impl fmt::Display for Arm {
@@ -70,8 +76,9 @@ impl fmt::Display for Arm {
             Self::Cat => f.pad("cat"),
             Self::Bowwave => f.pad("bowwave"),
             Self::BowwaveUser => f.pad("bowwave-user"),
-            Self::Mount => f.pad("mount"),
-            Self::MountCached(kib) => f.pad(&format!("mount-{}", Self::Window(*kib))),
+            Self::Mount(Kernel::Chosen) => f.pad("mount"),
+            Self::Mount(Kernel::Past) => f.pad("mount-direct"),
+            Self::Mount(Kernel::Window(kib)) => f.pad(&format!("mount-{}", Self::Window(*kib))),
         }
     }
 }
@@ -88,13 +95,14 @@ impl FromStr for Arm {
             "cat" => Ok(Self::Cat),
             "bowwave" => Ok(Self::Bowwave),
             "bowwave-user" => Ok(Self::BowwaveUser),
-            "mount" => Ok(Self::Mount),
+            "mount" => Ok(Self::Mount(Kernel::Chosen)),
+            "mount-direct" => Ok(Self::Mount(Kernel::Past)),
             _ if text.starts_with("mount-") => match text[6..].parse()? {
-                Self::Window(kib) => Ok(Self::MountCached(kib)),
-                _ => Err(format!("no arm '{text}': mount, mount-128k, mount-1m")),
+                Self::Window(kib) => Ok(Self::Mount(Kernel::Window(kib))),
+                _ => Err(format!("no arm '{text}': mount, mount-direct, mount-128k, mount-1m")),
             },
             _ => window('k', 1).or_else(|| window('m', 1024)).ok_or_else(|| {
-                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user, mount, mount-128k")
+                format!("no arm '{text}': off, a window such as 128k or 8m, cat, bowwave, bowwave-user, mount, mount-direct, mount-128k")
             }),
         }
     }
@@ -106,9 +114,9 @@ mod tests {
 
     #[test]
     fn arms_are_written_as_they_are_read() {
-        for text in
-            ["off", "0k", "128k", "512k", "1m", "8m", "cat", "bowwave", "bowwave-user", "mount", "mount-128k"]
-        {
+        let of_mounts = ["mount", "mount-direct", "mount-128k", "mount-1m"];
+        let others = ["off", "0k", "128k", "512k", "1m", "8m", "cat", "bowwave", "bowwave-user"];
+        for text in of_mounts.into_iter().chain(others) {
             assert_eq!(text.parse::<Arm>().unwrap().to_string(), text);
         }
         assert!("fast".parse::<Arm>().is_err());

@@ -147,9 +147,13 @@ impl Cell<'_> {
         })
     }
 
+    /// A mount has its own since it was mounted.
     fn set_window(&self) -> Result<(), Failure> {
         let wanted = self.arm.window_kib();
-        let chosen = matches!(self.arm, Arm::Window(_) | Arm::MountCached(_));
+        if matches!(self.arm, Arm::Mount(_)) {
+            return Ok(());
+        }
+        let chosen = matches!(self.arm, Arm::Window(_));
         match self.place.set_window(wanted) {
             Err(_) if !chosen || self.place.window_kib() == Some(wanted) => Ok(()),
             outcome => outcome,

@@ -3,7 +3,7 @@
 //! A place prepares each cell: the window is set, the plan's pages are dropped and checked absent, the store's counters
 //! and device are reset. It never stays: the store ends with the bench however that ends, the window is put back.
 
-use super::arm::Ground;
+use super::arm::{Ground, Kernel};
 use super::failure::{CANNOT_CREATE, Failure, NO_PERMISSION, OS_ERROR, UNAVAILABLE};
 use super::thrash::Thrash;
 use super::undo::{Guard, Undo, stopped};
@@ -80,8 +80,9 @@ impl Place {
         let mut slow = Command::new(exe);
         match ground {
             Ground::SlowStore => slow.arg("slow"),
-            Ground::Mount { kernel_cache: true } => slow.args(["mount", "--kernel-cache", "true"]),
-            Ground::Mount { kernel_cache: false } => slow.args(["mount", "--kernel-cache", "false"]),
+            Ground::Mount(Kernel::Chosen) => slow.arg("mount"),
+            Ground::Mount(Kernel::Window(kib)) => slow.args(["mount", "--read-ahead-kb", &kib.to_string()]),
+            Ground::Mount(Kernel::Past) => slow.args(["mount", "--kernel-cache", "false"]),
         };
         slow.arg(&dir).args(["--device", model, "--exit-with-parent", "--ready-file"]).arg(&ready);
         let (words, log) = (point.path().join("words"), point.path().join("log"));
