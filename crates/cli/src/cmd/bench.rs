@@ -178,7 +178,8 @@ impl Bench<'_> {
         entries: &[Entry],
         ground: Ground,
     ) -> Result<(), Failure> {
-        let arms: Vec<Arm> = self.args.arms.iter().copied().filter(|arm| arm.ground() == ground).collect();
+        let here = |arm: &Arm| ground.is_like(arm.ground());
+        let arms: Vec<Arm> = self.args.arms.iter().copied().filter(here).collect();
         for entry in entries {
             let spec = self.spec(place, entry)?;
             let plan = spec.plan()?;
@@ -189,7 +190,7 @@ impl Bench<'_> {
                 for &arm in turn.take(arms.len()) {
                     self.bar.set_message(format!("{} on {device}, {arm}", entry.pattern.name));
                     if matches!(ground, Ground::Mount(_)) {
-                        *place = Place::mount_on(self.exe, device, ground)?;
+                        *place = Place::mount_on(self.exe, device, arm.ground())?;
                     }
                     let spec = Spec {
                         root: place.dir.clone(),
@@ -280,11 +281,11 @@ impl Bench<'_> {
     }
 }
 
-/// What the files of these arms lie on, each once.
+/// What the files of these arms lie on, one of each kind.
 fn grounds(arms: &[Arm]) -> Vec<Ground> {
-    let mut grounds = Vec::new();
+    let mut grounds: Vec<Ground> = Vec::new();
     for ground in arms.iter().map(|arm| arm.ground()) {
-        if !grounds.contains(&ground) {
+        if !grounds.iter().any(|known| known.is_like(ground)) {
             grounds.push(ground);
         }
     }

@@ -56,6 +56,13 @@ pub(crate) enum Ground {
     Mount(Kernel),
 }
 
+impl Ground {
+    /// Whether arms on it are played by turns with those on the other.
+    pub(crate) fn is_like(self, other: Self) -> bool {
+        matches!((self, other), (Self::SlowStore, Self::SlowStore) | (Self::Mount(_), Self::Mount(_)))
+    }
+}
+
 /// What stands before a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kernel {
