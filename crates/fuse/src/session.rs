@@ -81,6 +81,8 @@ impl Serving {
         }
         unmount(&self.dir, 0)?;
         match self.thread.take().map(JoinHandle::join) {
+            // Unmounted while it asked for the next request: that is its end too.
+            Some(Ok(Err(error))) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
             Some(Ok(result)) => result,
             Some(Err(_panic)) => Err(io::Error::other("a thread of the mount panicked")),
             None => Ok(()),
