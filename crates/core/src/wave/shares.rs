@@ -18,9 +18,9 @@
 //! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
 //! 1 stream after 64 MiB, where another left 6000 pages behind: 12288 - 6000 = 6288
-//! 64 streams and one that reads as much as they do together: 12288 / 65 = 189 for each, and for that one
-//!                                     12288 / 2 = 6144 if the others have no more out; if they have 189 each, it gets
-//!                                     192, and they 92 until 12288 pages more are read
+//! 64 streams and one that reads as much as they do together, 2000 pages after they began: 12288 / 65 = 189 for each, and for
+//!                                     that one 12288 * 1000 / (2000 + 12288 / 8) = 3475 if the others have no more out;
+//!                                     if they have 189 each, it gets 192, and they 52 until 12288 pages more are read
 //! ```
 
 use super::stream::{Course, NEVER, Stream, StreamId};
@@ -77,12 +77,13 @@ impl Wave {
         if self.counters.pages_used < self.pressed { by_use.max(share / 4).max(AHEAD_MIN) } else { share }
     }
 
-    /// What is due to a stream: its share, and what it has read of all that was read since it began; and what others have left.
+    /// What is due to a stream: its share, and by use what it has read of all that was read since it began, which must be an eighth of
+    /// the pool before that says half of what it will; and what others have left.
     fn due(&self, f: &File, s: &Stream) -> (u64, u64, u64) {
         let allowed = self.speculation(f).saturating_sub(self.debt);
         let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
         let (progress, used) = s.begun;
-        let all = (self.counters.pages_used - used).max(1);
+        let all = (self.counters.pages_used - used + allowed / 8).max(1);
         let own = s.progress().saturating_sub(progress).min(all);
         let by_use = (u128::from(allowed) * u128::from(own) / u128::from(all)) as u64;
         (self.speculation_share(f), by_use, allowed.saturating_sub(others))
@@ -205,12 +206,12 @@ mod tests {
         let mut small = Stream::seed(FileId(0), 5000, 1000 / 64, Nanos(0));
         small.begun = large.begun;
         let of = |wave: &Wave, s: &Stream| wave.speculation_of(&wave.files[&FileId(0)], s);
-        assert_eq!((of(&wave, &large), of(&wave, &small)), (6144, 189));
+        assert_eq!((of(&wave, &large), of(&wave, &small)), (3475, 189));
         wave.unread = 64 * 189;
         assert_eq!(of(&wave, &large), 192);
         let large = wave.streams.add(large);
         wave.press(large);
-        assert_eq!(of(&wave, &small), 92);
+        assert_eq!(of(&wave, &small), 52);
         wave.counters.pages_used += 12_288;
         assert_eq!(of(&wave, &small), 189);
     }
