@@ -208,7 +208,7 @@ impl Wave {
                 self.sow(now, id, passed);
             }
             // Did its reader go on where the run before ended?
-            let end = PageIndex(from.saturating_add_signed(-period) + run);
+            let end = PageIndex(from.saturating_add_signed(-period).saturating_add(run));
             if self.files[&id].table.has(PageBit::Used, end)
                 && let Some(s) = self.streams.get_mut(sid)
             {

@@ -142,7 +142,7 @@ impl Wave {
         let began_at = |stride: StreamId| match self.streams.get(stride) {
             Some(&Stream { course: Course::Stride { period, run }, next, .. }) => {
                 let start = next.checked_add_signed(-period);
-                start.is_some_and(|start| (start..=start + run).contains(&s.first))
+                start.is_some_and(|start| (start..=start.saturating_add(run)).contains(&s.first))
             }
             _ => false,
         };
@@ -164,9 +164,10 @@ impl Wave {
         let known = |other| self.streams.get(other).is_some_and(|s| s.reads > 2);
         // What follows the run that was read last is not elsewhere.
         let follows = self.streams.get(sid).is_some_and(|s| match s.course {
-            Course::Stride { period, run } => {
-                s.next.checked_add_signed(-period).is_some_and(|latest| latest + run == pages.start.0)
-            }
+            Course::Stride { period, run } => s
+                .next
+                .checked_add_signed(-period)
+                .is_some_and(|latest| latest.saturating_add(run) == pages.start.0),
             _ => false,
         });
         match place {
