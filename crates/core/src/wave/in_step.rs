@@ -14,7 +14,8 @@
 //! be another reader's.
 
 use super::Wave;
-use super::plan::{Asked, FEW};
+use super::plan::Asked;
+use super::reach::FEW;
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, StreamId};
 use crate::decision::{Pattern, Why};

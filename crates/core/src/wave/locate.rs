@@ -352,64 +352,6 @@ impl Wave {
         follows
     }
 
-    /// Ends a stream: its length is a witness, what was queued for it is not wanted any more.
-    pub(super) fn end(&mut self, sid: StreamId) {
-        let Some(s) = self.dismiss(sid) else { return };
-        let Some(f) = self.files.get(&s.file) else { return };
-        let left = match s.course {
-            Course::Backward => Extent::between(PageIndex(s.frontier), PageIndex(s.next)),
-            _ => Extent::between(PageIndex(s.next), PageIndex(s.frontier)),
-        };
-        let left = f.table.count(PageBit::Ahead, left).0;
-        self.dead += left;
-        self.debt = (self.debt + left).min(self.speculation(f));
-        let Some(f) = self.files.get_mut(&s.file) else { return };
-        if let Course::Stride { .. } = s.course {
-            f.stride_lengths.push(s.reads);
-        } else {
-            f.lengths.push(s.progress());
-            self.lengths.push(s.progress());
-        }
-    }
-
-    /// R7: lets a stride rest whose reader went elsewhere: what was not sent for it is not wanted any more, and it has no share.
-    /// It goes on where it was if he comes back before it is swept away.
-    pub(super) fn rest(&mut self, sid: StreamId) {
-        let Some(mut s) = self.dismiss(sid) else { return };
-        let (id, next, last) = (s.file, s.next, s.last);
-        s.frontier = next;
-        (s.epoch, s.epoch_before) = (NEVER, false);
-        let sid = self.streams.add(s);
-        if let Some(f) = self.files.get_mut(&id) {
-            f.strides.insert(next, sid);
-        }
-        self.idle.push_back((last, sid));
-    }
-
-    /// R5: whether the next read of a stream has been made, and not by its own reader, who would have moved it on.
-    pub(super) fn overtaken(&self, s: &Stream) -> bool {
-        let next = match s.course {
-            Course::Forward => Some(s.next),
-            Course::Backward => s.next.checked_sub(1),
-            Course::Seed | Course::Stride { .. } => None,
-        };
-        let used =
-            |page: u64| self.files.get(&s.file).is_some_and(|f| f.table.has(PageBit::Used, PageIndex(page)));
-        next.is_some_and(used)
-    }
-
-    /// Takes a stream away that says nothing of how long runs are: it was another's, or it ends otherwise.
-    pub(super) fn dismiss(&mut self, sid: StreamId) -> Option<Stream> {
-        let s = self.streams.remove(sid)?;
-        let f = self.files.get_mut(&s.file)?;
-        f.unlink(sid, s.next);
-        f.unlink(sid, s.first);
-        if s.course != Course::Seed {
-            self.not_active((s.epoch, s.epoch_before));
-        }
-        Some(s)
-    }
-
     /// R9: whoever copies memory touches its first page, then its last, then what lies between. So a reader who goes on where he
     /// began, after one read farther on, has looked where his run ends. Says whether this is such a read, in what is out for
     /// the run already: then it begins none of its own.

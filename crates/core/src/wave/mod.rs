@@ -39,6 +39,7 @@
 
 mod density;
 mod device;
+mod ends;
 mod footprint;
 mod in_step;
 mod input;
@@ -48,6 +49,8 @@ mod losses;
 mod needed;
 mod plan;
 mod queue;
+mod quiet;
+mod reach;
 mod sending;
 mod shares;
 mod stream;

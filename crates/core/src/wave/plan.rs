@@ -1,21 +1,19 @@
-//! R1, R3, R8-R15: how far ahead of a stream to fetch, and what to do about a read that belongs to none.
+//! R1, R3, R11, R14, R15: what a read leads to. Whose it is says locate.rs, how far to fetch ahead of it reach.rs.
 //!
 //! ```text
-//! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
-//!                              cut or raised by  runs that ended (R9)
-//!                              cut to            its share of half the memory, and of the speculation allowed (R13); on a head
-//!                                                of half as much again of both, since half is out on average
+//! read --> left a run, a stride? (ends.rs) --> its stream goes on, begins, resumes --> rest of a large read (R14)
+//!      --> seed: R1 start, R9 or R11 rent     stream: its window is pushed on     stride: its next runs (strides.rs)
 //! ```
 
 use super::density::Terms;
-use super::lengths::Lengths;
 use super::locate::Place;
+use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
 use super::{Advice, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
-use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
@@ -24,21 +22,12 @@ const HIT_NS_MAX: u64 = 20_000;
 pub(super) const SAMPLE: u64 = 8;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
-/// From one look at what has come to the next, where others use the processors.
-const LOOK_ROUND: Nanos = Nanos::from_ms(20);
 /// Copying a page, generously.
 const COPY_NS: u64 = 1_000;
 /// Nor more: 4 GiB.
 const AHEAD_MAX: u64 = 1 << 20;
-/// Pages that a window is pushed on by at least, where it is twice as long.
-pub(super) const FEW: u64 = 8;
 /// Readers that are remembered as waiting.
 const WAITING_MAX: usize = 1024;
-/// A stride of so many reads is taken up again where its reader comes back to it.
-const PROVED_READS: u64 = 8;
-/// A run is taken to go on for at most so many times what it has come.
-const PROMISE: u64 = 4;
-
 /// A window as a stream asks for it: because of which read, where its mark lies, and whether somebody will wait for it soon.
 pub(super) struct Asked {
     pub(super) read: Extent,
@@ -129,62 +118,6 @@ impl Wave {
             let why = Why("R14 rest of a large read");
             self.explain(now, id, pages, whole(rest), Pattern::Oversize, why);
             self.want(Wanted { file: id, pages: rest, turn: Turn::Demand, why, stream: None });
-        }
-    }
-
-    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended; and, where all is told, one that began at
-    /// a run of a stride when its reader comes to the next.
-    fn leave_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
-        let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id) else { return };
-        let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
-            return;
-        };
-        let began_at = |stride: StreamId| match self.streams.get(stride) {
-            Some(&Stream { course: Course::Stride { period, run }, next, .. }) => {
-                let start = next.checked_add_signed(-period);
-                start.is_some_and(|start| (start..=start.saturating_add(run)).contains(&s.first))
-            }
-            _ => false,
-        };
-        let left = match place {
-            Place::Stray | Place::History(_) => (s.next..s.frontier).contains(&pages.start.0),
-            Place::Continues(stride) => self.files[&id].told_all && began_at(stride),
-            Place::Repeats(_) => false,
-        };
-        if left && s.course == Course::Forward {
-            self.end(sid);
-        }
-    }
-
-    /// A stride whose reader went elsewhere twice in a row has ended, or rests. Where he goes on with a stream of three reads and more he
-    /// walks several by turns, which is no sign.
-    fn leave_stride(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
-        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return };
-        let Some(sid) = latest.stride else { return };
-        let known = |other| self.streams.get(other).is_some_and(|s| s.reads > 2);
-        // What follows the run that was read last is not elsewhere.
-        let follows = self.streams.get(sid).is_some_and(|s| match s.course {
-            Course::Stride { period, run } => s
-                .next
-                .checked_add_signed(-period)
-                .is_some_and(|latest| latest.saturating_add(run) == pages.start.0),
-            _ => false,
-        });
-        match place {
-            Place::Continues(other) if other == sid => {
-                latest.off_stride = 0;
-                return;
-            }
-            Place::Continues(other) if known(other) => return,
-            Place::Repeats(_) => return,
-            _ if follows => return,
-            _ => {}
-        }
-        latest.off_stride += 1;
-        if latest.off_stride >= 2 {
-            (latest.stride, latest.off_stride) = (None, 0);
-            let proved = self.streams.get(sid).is_some_and(|s| s.reads >= PROVED_READS);
-            if proved { self.rest(sid) } else { self.end(sid) }
         }
     }
 
@@ -478,196 +411,6 @@ impl Wave {
             queue.hurry(sid, id, Extent::between(PageIndex(next.min(window.start.0)), window.start));
         }
         self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent });
-    }
-
-    /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
-    ///
-    /// A quarter of it, so that the next are there in time; more where several readers wait, for they do not wait for one
-    /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
-    /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
-    /// a whole trip, up to seven eighths.
-    fn step(&self, f: &super::File, target: u64) -> u64 {
-        let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
-        let trip = queue.device.trip_pages();
-        let worth = trip.max(PageCount::holding(queue.device.unit()).0 / 8);
-        let crowded = queue.device.crowded_by(self.active());
-        let most = target
-            - if trip > 0 {
-                target / 8
-            } else if crowded {
-                target / 4
-            } else {
-                target / 2
-            };
-        let readers = (queue.waiting.len() as u64).max(1);
-        let least = (target * readers / (readers + 3)).min(most);
-        worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
-    }
-
-    /// R2: pages were read that nobody told of. A mark among them says that it is time for the next.
-    pub(super) fn used_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        self.use_pages(id, pages);
-        let Some(f) = self.files.get_mut(&id) else { return };
-        let marks = f.table.clear(PageBit::Mark, pages).0;
-        if marks > 0 {
-            f.density.served(pages.start, marks * SAMPLE);
-        }
-        let passed = if marks > 0 { self.passed(now, id, pages) } else { None };
-        let came = passed.or_else(|| self.came_quietly(now, id, pages));
-        self.strode_quietly(now, id, pages);
-        if let Some(sid) = came.filter(|_| marks > 0) {
-            self.plan_stream(now, sid, pages, Why("R2 next"));
-        }
-    }
-
-    /// R2: a mark was passed unseen. Whose it was has come so far; a seed for which something was fetched has gone on.
-    fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
-        let f = self.files.get_mut(&id)?;
-        let (&next, &sid) = f.forward.range(..=pages.start.0).next_back()?;
-        let s = self.streams.get_mut(sid).filter(|s| pages.start.0 < s.frontier)?;
-        match s.course {
-            Course::Forward if s.reads > 2 => {
-                f.forward.remove(&next);
-                s.next = next.max(pages.end().0);
-                s.frontier = s.frontier.max(s.next);
-                s.last = now;
-                let displaced = f.forward.insert(s.next, sid).filter(|&other| other != sid);
-                if let Some(other) = displaced {
-                    self.end(other);
-                }
-                self.mark_active(now, sid);
-            }
-            Course::Seed | Course::Forward if next == pages.start.0 => self.advance(now, sid, pages),
-            _ => return None,
-        }
-        Some(sid)
-    }
-
-    /// R7: a run of a stride was read without a word.
-    fn strode_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let Some(f) = self.files.get(&id).filter(|f| f.told_all) else { return };
-        let expected = f.strides.range(pages.start.0..pages.end().0).next();
-        let Some((next, sid)) = expected.map(|(&next, &sid)| (next, sid)) else { return };
-        let Some(&Stream { course: Course::Stride { run, .. }, .. }) = self.streams.get(sid) else { return };
-        self.advance(now, sid, Extent::new(next, run));
-        self.plan_stride(now, sid, pages);
-    }
-
-    /// R2: a stream's reader has come so far without a word. It is alive and counts among those that share (R13), however long
-    /// its window lasts. Several streams that were passed so have one reader, out of order (R5): the one that has asked for the
-    /// most goes on for all.
-    fn came_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
-        let f = self.files.get(&id)?;
-        let end = pages.end().0;
-        let up = |sid: &StreamId| self.streams.get(*sid).is_some_and(|s| s.course == Course::Forward);
-        let passed = f.forward.range(pages.start.0..=end).filter(|(_, sid)| up(sid));
-        let passed: alloc::vec::Vec<(u64, StreamId)> = passed.map(|(&next, &sid)| (next, sid)).collect();
-        let asked = |&(_, sid): &(u64, StreamId)| self.streams.get(sid).map_or(0, |s| s.frontier);
-        let leader = passed.iter().copied().max_by_key(asked)?;
-        for (_, sid) in passed.into_iter().filter(|stream| *stream != leader) {
-            self.dismiss(sid);
-        }
-        let (f, s) = (self.files.get_mut(&id)?, self.streams.get_mut(leader.1)?);
-        f.unlink(leader.1, leader.0);
-        s.next = end;
-        s.frontier = s.frontier.max(end);
-        s.heard_of(now);
-        // Whoever is expected there as well is no run that ended.
-        if let Some(other) = f.forward.get(&end).copied() {
-            self.dismiss(other);
-        }
-        if let Some(f) = self.files.get_mut(&id) {
-            f.forward.insert(end, leader.1);
-        }
-        self.mark_active(now, leader.1);
-        self.follows(leader.1);
-        self.sweep(now);
-        Some(leader.1)
-    }
-
-    /// Pages that the rules want ahead of a stream, and the rule that had the last word.
-    pub(super) fn target(&self, sid: StreamId, why: Why) -> (u64, Why) {
-        let Some(s) = self.streams.get(sid) else { return (0, why) };
-        let f = &self.files[&s.file];
-        // However long its sisters' windows are, a run of four pages promises no more than sixteen.
-        // Where runs have ended, waiting pays for no more than they came to.
-        let unknown = !f.lengths.known() && !self.lengths.known();
-        let paid = if s.reads > 2 && unknown { s.paid.max(f.paid) } else { 0 };
-        let promise = (PROMISE * s.progress().max(s.request)).max(paid);
-        let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
-        let mut why = why;
-        // While more readers come, each is given its first window, and none is half read yet.
-        let share = if self.newcomers() > 0 { self.share() } else { self.asked_for(f, self.share()) };
-        let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
-        let known = by(&f.lengths).or_else(|| by(&self.lengths));
-        match known {
-            Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
-            Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
-            _ if s.next < s.looked && s.looked - s.next <= target.max(self.unit(f)) => {
-                (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
-            }
-            _ => {
-                let speculation = self.asked_for(f, self.speculation_of(f, s));
-                if speculation < target {
-                    (target, why) = (speculation, Why("R13 share of speculation"));
-                }
-            }
-        }
-        let enough = self.enough(f);
-        if enough < target {
-            (target, why) = (enough, Why("R13 all that the device can use"));
-        }
-        if share < target {
-            (target, why) = (share, Why("R13 share of memory"));
-        }
-        // What the program says it needs, it needs; of what is behind that it would have said so (R15).
-        let said = f.needed.until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
-        if let Some(end) = said.filter(|end| end - s.next < target) {
-            (target, why) = (end - s.next, Why("R15 the program said how far"));
-        }
-        let proved = self.proved(f, s);
-        if proved < target {
-            (target, why) = (proved, Why("R12 much is lost unread"));
-        }
-        (target, why)
-    }
-
-    /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head two
-    /// trips. A device that answers sooner than we look round is given, in all, half as much again as it carries from
-    /// one look to the next: 3,700 pages on ssd, 1,900 on nfs. What is out beyond that is in vain when its reader ends.
-    fn enough(&self, f: &super::File) -> u64 {
-        let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
-        let piece = super::queue::piece_pages(q, PageCount(self.unread));
-        let enough = (2 * u64::from(q.device.flight_max()) * piece).max(2 * q.device.trip_pages());
-        match (q.device.latency(), q.device.rate()) {
-            (Some(latency), Some(rate)) if q.device.overlaps() && latency < LOOK_ROUND => {
-                let carried = Bytes(rate / 1000 * (latency + LOOK_ROUND).0 / 1_000_000);
-                let in_all = PageCount::holding(carried).0 * 3 / 2;
-                enough.min((in_all / self.active().max(1)).max(2 * piece))
-            }
-            _ => enough,
-        }
-    }
-
-    /// Pages that may be asked for where `pages` may be out: half as much again on a head that seeks, for it fetches a window
-    /// when the one before it is read, so that half of it is out on average.
-    fn asked_for(&self, f: &super::File, pages: u64) -> u64 {
-        if self.trip(f) > 0 { pages * 3 / 2 } else { pages }
-    }
-
-    /// Pages that come in an eighth of the time of a wait: half of them may be in vain (R9). 24 on hdd, 82 on s3, 3 on nfs.
-    fn cheap(&self, f: &super::File) -> PageCount {
-        PageCount(self.unit(f) / 8)
-    }
-
-    /// Pages that one latency of the file's device carries.
-    pub(super) fn unit(&self, f: &super::File) -> u64 {
-        self.queues.get(&f.device).map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE)
-    }
-
-    /// Pages that a trip of the file's head should bring; 0 where there is no head.
-    pub(super) fn trip(&self, f: &super::File) -> u64 {
-        self.queues.get(&f.device).map_or(0, |q| q.device.trip_pages())
     }
 
     /// Notes a window as decided, marks it, and has it fetched.

@@ -13,8 +13,9 @@
 //! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: 300 streams of
 //! 100 KB/s in 128 MiB on a disk get 29.6 MB/s instead of 25.5 (T15).
 
-use super::plan::{FEW, whole};
+use super::plan::whole;
 use super::queue::{Turn, Wanted, piece_pages, take_next, together};
+use super::reach::FEW;
 use super::stream::Course;
 use super::{Action, FetchId, Flight, Wave};
 use crate::decision::Pattern;

@@ -1,0 +1,133 @@
+//! R3, R8, R9, R12, R13, R15: how far ahead of a stream to fetch, and by how much at once.
+//!
+//! ```text
+//! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
+//!                              cut or raised by  runs that ended (R9)
+//!                              cut to            its share of half the memory, and of the speculation allowed (R13); on a head
+//!                                                of half as much again of both, since half is out on average
+//! ```
+
+use super::lengths::Lengths;
+use super::shares::AHEAD_MIN;
+use super::stream::{Course, StreamId};
+use super::{File, Wave};
+use crate::decision::Why;
+use crate::units::{Bytes, Nanos, PageCount};
+
+/// From one look at what has come to the next, where others use the processors.
+const LOOK_ROUND: Nanos = Nanos::from_ms(20);
+/// Pages that a window is pushed on by at least, where it is twice as long.
+pub(super) const FEW: u64 = 8;
+/// A run is taken to go on for at most so many times what it has come.
+pub(super) const PROMISE: u64 = 4;
+
+impl Wave {
+    /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
+    ///
+    /// A quarter of it, so that the next are there in time; more where several readers wait, for they do not wait for one
+    /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
+    /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
+    /// a whole trip, up to seven eighths.
+    pub(super) fn step(&self, f: &File, target: u64) -> u64 {
+        let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
+        let trip = queue.device.trip_pages();
+        let worth = trip.max(PageCount::holding(queue.device.unit()).0 / 8);
+        let crowded = queue.device.crowded_by(self.active());
+        let most = target
+            - if trip > 0 {
+                target / 8
+            } else if crowded {
+                target / 4
+            } else {
+                target / 2
+            };
+        let readers = (queue.waiting.len() as u64).max(1);
+        let least = (target * readers / (readers + 3)).min(most);
+        worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
+    }
+
+    /// Pages that the rules want ahead of a stream, and the rule that had the last word.
+    pub(super) fn target(&self, sid: StreamId, why: Why) -> (u64, Why) {
+        let Some(s) = self.streams.get(sid) else { return (0, why) };
+        let f = &self.files[&s.file];
+        // However long its sisters' windows are, a run of four pages promises no more than sixteen.
+        // Where runs have ended, waiting pays for no more than they came to.
+        let unknown = !f.lengths.known() && !self.lengths.known();
+        let paid = if s.reads > 2 && unknown { s.paid.max(f.paid) } else { 0 };
+        let promise = (PROMISE * s.progress().max(s.request)).max(paid);
+        let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
+        let mut why = why;
+        // While more readers come, each is given its first window, and none is half read yet.
+        let share = if self.newcomers() > 0 { self.share() } else { self.asked_for(f, self.share()) };
+        let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
+        let known = by(&f.lengths).or_else(|| by(&self.lengths));
+        match known {
+            Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
+            Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
+            _ if s.next < s.looked && s.looked - s.next <= target.max(self.unit(f)) => {
+                (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
+            }
+            _ => {
+                let speculation = self.asked_for(f, self.speculation_of(f, s));
+                if speculation < target {
+                    (target, why) = (speculation, Why("R13 share of speculation"));
+                }
+            }
+        }
+        let enough = self.enough(f);
+        if enough < target {
+            (target, why) = (enough, Why("R13 all that the device can use"));
+        }
+        if share < target {
+            (target, why) = (share, Why("R13 share of memory"));
+        }
+        // What the program says it needs, it needs; of what is behind that it would have said so (R15).
+        let said = f.needed.until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
+        if let Some(end) = said.filter(|end| end - s.next < target) {
+            (target, why) = (end - s.next, Why("R15 the program said how far"));
+        }
+        let proved = self.proved(f, s);
+        if proved < target {
+            (target, why) = (proved, Why("R12 much is lost unread"));
+        }
+        (target, why)
+    }
+
+    /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head two
+    /// trips. A device that answers sooner than we look round is given, in all, half as much again as it carries from
+    /// one look to the next: 3,700 pages on ssd, 1,900 on nfs. What is out beyond that is in vain when its reader ends.
+    fn enough(&self, f: &File) -> u64 {
+        let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
+        let piece = super::queue::piece_pages(q, PageCount(self.unread));
+        let enough = (2 * u64::from(q.device.flight_max()) * piece).max(2 * q.device.trip_pages());
+        match (q.device.latency(), q.device.rate()) {
+            (Some(latency), Some(rate)) if q.device.overlaps() && latency < LOOK_ROUND => {
+                let carried = Bytes(rate / 1000 * (latency + LOOK_ROUND).0 / 1_000_000);
+                let in_all = PageCount::holding(carried).0 * 3 / 2;
+                enough.min((in_all / self.active().max(1)).max(2 * piece))
+            }
+            _ => enough,
+        }
+    }
+
+    /// Pages that may be asked for where `pages` may be out: half as much again on a head that seeks, for it fetches a window
+    /// when the one before it is read, so that half of it is out on average.
+    fn asked_for(&self, f: &File, pages: u64) -> u64 {
+        if self.trip(f) > 0 { pages * 3 / 2 } else { pages }
+    }
+
+    /// Pages that come in an eighth of the time of a wait: half of them may be in vain (R9). 24 on hdd, 82 on s3, 3 on nfs.
+    pub(super) fn cheap(&self, f: &File) -> PageCount {
+        PageCount(self.unit(f) / 8)
+    }
+
+    /// Pages that one latency of the file's device carries.
+    pub(super) fn unit(&self, f: &File) -> u64 {
+        self.queues.get(&f.device).map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE)
+    }
+
+    /// Pages that a trip of the file's head should bring; 0 where there is no head.
+    pub(super) fn trip(&self, f: &File) -> u64 {
+        self.queues.get(&f.device).map_or(0, |q| q.device.trip_pages())
+    }
+}
