@@ -212,7 +212,7 @@ struct Held {
     /// Looks around in a row that found nothing, and reads until the next look.
     samples_vain: u32,
     samples_skip: u32,
-    /// Whether the brain hears of every page that is read of it: its readers have only touched mappings so far.
+    /// Whether its readers have only touched mappings so far, and the brain hears of every page; `None` before the first.
     touched_only: Option<bool>,
 }
 

@@ -27,12 +27,11 @@ impl Wave {
         let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
             return;
         };
-        let began_at = |stride: StreamId| match self.streams.get(stride) {
-            Some(&Stream { course: Course::Stride { period, run }, next, .. }) => {
-                let start = next.checked_add_signed(-period);
-                start.is_some_and(|start| (start..=start.saturating_add(run)).contains(&s.first))
-            }
-            _ => false,
+        let began_at = |stride| {
+            self.streams
+                .get(stride)
+                .and_then(Stream::latest_run)
+                .is_some_and(|run| (run.start.0..=run.end().0).contains(&s.first))
         };
         let left = match place {
             Place::Stray | Place::History(_) => (s.next..s.frontier).contains(&pages.start.0),
@@ -51,13 +50,8 @@ impl Wave {
         let Some(sid) = latest.stride else { return };
         let known = |other| self.streams.get(other).is_some_and(|s| s.reads > 2);
         // What follows the run that was read last is not elsewhere.
-        let follows = self.streams.get(sid).is_some_and(|s| match s.course {
-            Course::Stride { period, run } => s
-                .next
-                .checked_add_signed(-period)
-                .is_some_and(|latest| latest.saturating_add(run) == pages.start.0),
-            _ => false,
-        });
+        let latest_run = self.streams.get(sid).and_then(Stream::latest_run);
+        let follows = latest_run.is_some_and(|run| run.end() == pages.start);
         match place {
             Place::Continues(other) if other == sid => {
                 latest.off_stride = 0;

@@ -146,6 +146,7 @@ impl Wave {
         let (was_seed, serial, guessed) = (s.course == Course::Seed, s.serial, s.ahead > 0);
         let (old_next, old_first) = (s.next, s.first);
         let mut skipped = (0, 0i64, 0);
+        let run_before = s.latest_run();
         s.request = n;
         s.touched(now);
         match s.course {
@@ -208,10 +209,8 @@ impl Wave {
                 self.sow(now, id, passed);
             }
             // Did its reader go on where the run before ended?
-            let end = PageIndex(from.saturating_add_signed(-period).saturating_add(run));
-            if self.files[&id].table.has(PageBit::Used, end)
-                && let Some(s) = self.streams.get_mut(sid)
-            {
+            let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
+            if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
                 s.followed += 1;
             }
             // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.

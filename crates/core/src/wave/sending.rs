@@ -28,6 +28,7 @@ const WASTE_FREE: u64 = 32;
 impl Wave {
     pub(super) fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
         loop {
+            let earned = self.earned();
             let queue = self.queues.get_mut(&device)?;
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
             if queue.demand.is_empty() && !queue.device.has_room(waiting) {
@@ -40,8 +41,7 @@ impl Wave {
             let urgent = queue.urgent.oldest();
             let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
             let near = (trip > queue.run || further).then_some(queue.last_end);
-            let used = self.counters.pages_used * u64::from(self.config.waste_percent) / 100;
-            if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + used {
+            if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + earned {
                 return None;
             }
             let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];

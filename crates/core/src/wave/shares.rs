@@ -53,18 +53,26 @@ impl Wave {
         before.saturating_sub(earlier).min(2 * self.came_late[1])
     }
 
-    /// What may be out unread of all streams together; to begin with, as suits the device of this file.
-    pub(super) fn speculation(&self, f: &File) -> u64 {
-        let used = self.counters.pages_used;
-        (used * u64::from(self.config.waste_percent) / 100).max(
-            (2 * used + SPECULATION_MIN.max(UNITS_FIRST * self.unit(f)) + self.credit.min(2 * used))
-                .min(SPECULATION_MAX),
-        )
+    /// Pages that may be out in vain for what was used.
+    pub(super) fn earned(&self) -> u64 {
+        self.counters.pages_used * u64::from(self.config.waste_percent) / 100
     }
 
-    /// That, less the debt, divided by the streams.
+    /// What may be out unread of all streams together, debts aside; to begin with, as suits the device of this file.
+    pub(super) fn speculation(&self, f: &File) -> u64 {
+        let used = self.counters.pages_used;
+        let first = SPECULATION_MIN.max(UNITS_FIRST * self.unit(f));
+        self.earned().max((2 * used + first + self.credit.min(2 * used)).min(SPECULATION_MAX))
+    }
+
+    /// That, less the debt: the pool.
+    fn pool(&self, f: &File) -> u64 {
+        self.speculation(f).saturating_sub(self.debt)
+    }
+
+    /// The pool, divided by the streams.
     pub(super) fn speculation_share(&self, f: &File) -> u64 {
-        (self.speculation(f).saturating_sub(self.debt) / self.active().max(1)).max(AHEAD_MIN)
+        (self.pool(f) / self.active().max(1)).max(AHEAD_MIN)
     }
 
     /// What one stream may have out: its share; where it reads more than that, what is due to it by use, as far as others have left
@@ -80,13 +88,13 @@ impl Wave {
     /// What is due to a stream: its share, and by use what it has read of all that was read since it began, which must be an eighth of
     /// the pool before that says half of what it will; and what others have left.
     fn due(&self, f: &File, s: &Stream) -> (u64, u64, u64) {
-        let allowed = self.speculation(f).saturating_sub(self.debt);
+        let pool = self.pool(f);
         let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
         let (progress, used) = s.begun;
-        let all = (self.counters.pages_used - used + allowed / 8).max(1);
+        let all = (self.counters.pages_used - used + pool / 8).max(1);
         let own = s.progress().saturating_sub(progress).min(all);
-        let by_use = (u128::from(allowed) * u128::from(own) / u128::from(all)) as u64;
-        (self.speculation_share(f), by_use, allowed.saturating_sub(others))
+        let by_use = (u128::from(pool) * u128::from(own) / u128::from(all)) as u64;
+        (self.speculation_share(f), by_use, pool.saturating_sub(others))
     }
 
     /// A stream that others leave less than half of what is due to it by use presses them, until so much is used as may be out.

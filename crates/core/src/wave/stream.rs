@@ -9,7 +9,7 @@
 //! stride     +--run--+            +--run--+            +--run--+              next = last + period
 //! ```
 
-use crate::units::{FileId, Nanos};
+use crate::units::{Extent, FileId, Nanos};
 use alloc::vec::Vec;
 use core::mem::size_of;
 
@@ -111,6 +111,14 @@ impl Stream {
             Course::Stride { run, .. } => run * self.reads,
             Course::Seed | Course::Forward => self.next.saturating_sub(self.first),
         }
+    }
+
+    /// The run of a stride that was read last; `None` for another stream, and for a stride beyond all page numbers.
+    pub(crate) fn latest_run(&self) -> Option<Extent> {
+        let Course::Stride { period, run } = self.course else { return None };
+        let start = self.next.checked_add_signed(period.checked_neg()?)?;
+        start.checked_add(run)?;
+        Some(Extent::new(start, run))
     }
 
     /// Pages asked for and not passed by the reader.

@@ -39,8 +39,8 @@ impl Wave {
         }
         // Where runs begin at the reads of a stride, and go on, they are fetched with it (R9).
         let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
-        let promise = f.lengths.promise(run, PageCount(memory), PageCount(0)).filter(|_| begins);
-        let goes_on = promise.map_or(0, |w| w.0);
+        let promise = || f.lengths.promise(run, PageCount(memory), PageCount(0));
+        let goes_on = begins.then(promise).flatten().map_or(0, |w| w.0);
         let behind = Extent::new(s.next.saturating_add(run), 1);
         if goes_on > 0 && f.table.resident(behind).0 == 0 {
             // Until now only their first reads were asked for.

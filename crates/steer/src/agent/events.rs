@@ -303,8 +303,7 @@ impl State {
     pub(super) fn tell_all(&mut self, slot: u32, touched: bool, now: Nanos) {
         let Some(held) = self.files.get_mut(&slot) else { return };
         let all = touched && held.touched_only != Some(false);
-        if held.touched_only != Some(all) {
-            held.touched_only = Some(all);
+        if held.touched_only.replace(all).unwrap_or(false) != all {
             self.wave.handle(now, Input::Told { file: FileId(u64::from(slot)), all });
         }
     }
