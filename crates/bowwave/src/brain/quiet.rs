@@ -7,8 +7,10 @@
 //! ```text
 //! leaf       6        7        8        9        10       11               a read of page 10*64 + 3 is told:
 //! used     ....     ..##     ####     ####     ###[#]    ....              Used [7*64 + 32, 10*64 + 3), then Read
-//!          nothing in two leaves: the end       being read
+//!          nothing in 16 leaves: the end        being read
 //! ```
+//!
+//! So a record of up to 4 MiB that is read backwards, in pieces, is found behind the one that its reader has begun.
 //!
 //! What was read is told as used and never as a read of now: a note may be older than what its reader did since, and reads that
 //! are told out of their order end strides.
@@ -21,7 +23,7 @@ use std::sync::Arc;
 
 /// Leaves on either side of a read of which is looked what was read quietly, and how many of which nothing was end it.
 const LEAVES_AROUND: u64 = 1024;
-const LEAVES_UNREAD: u32 = 2;
+const LEAVES_UNREAD: u32 = 16;
 /// Notes of quiet reads are looked at so often.
 const HEARD_EVERY: Nanos = Nanos::from_ms(500);
 

@@ -14,7 +14,7 @@ use super::Wave;
 use super::locate::Place;
 use super::stream::{Course, NEVER, Stream, StreamId};
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, PageIndex};
+use crate::units::{Extent, FileId, PageCount, PageIndex};
 
 /// A stride of so many reads is taken up again where its reader comes back to it.
 const PROVED_READS: u64 = 8;
@@ -49,9 +49,14 @@ impl Wave {
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return };
         let Some(sid) = latest.stride else { return };
         let known = |other| self.streams.get(other).is_some_and(|s| s.reads > 2);
-        // What follows the run that was read last is not elsewhere.
-        let latest_run = self.streams.get(sid).and_then(Stream::latest_run);
-        let follows = latest_run.is_some_and(|run| run.end() == pages.start);
+        // What goes on behind the run that was read last is not elsewhere.
+        let follows = || {
+            let s = self.streams.get(sid)?;
+            let (Course::Stride { period, .. }, run) = (s.course, s.latest_run()?) else { return None };
+            let before = pages.start.back(PageCount(1));
+            let gap = Extent::new(run.start.0, period.unsigned_abs());
+            Some(gap.contains(before) && self.files[&id].table.has(PageBit::Used, before))
+        };
         match place {
             Place::Continues(other) if other == sid => {
                 latest.off_stride = 0;
@@ -59,7 +64,7 @@ impl Wave {
             }
             Place::Continues(other) if known(other) => return,
             Place::Repeats(_) => return,
-            _ if follows => return,
+            _ if follows() == Some(true) => return,
             _ => {}
         }
         latest.off_stride += 1;
@@ -131,6 +136,7 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream::tests::fetched_ahead;
     use super::super::{Config, Input};
     use super::*;
     use crate::units::{Bytes, Nanos};
@@ -149,16 +155,7 @@ mod tests {
 
     #[test]
     fn a_jump_over_the_mark_ends_a_run_and_what_it_leaves_is_a_debt() {
-        let mut wave = opened();
-        let mut s = Stream::seed(FileId(0), 0, 256, Nanos(0));
-        (s.course, s.reads, s.frontier) = (Course::Forward, 3, 656);
-        let sid = wave.adopt(Nanos(0), s).unwrap();
-        let f = wave.files.get_mut(&FileId(0)).unwrap();
-        for bit in [PageBit::Present, PageBit::Ahead] {
-            f.table.set(bit, Extent::new(256, 400));
-        }
-        f.table.set(PageBit::Mark, Extent::new(300, 1));
-        wave.unread = 400;
+        let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
         wave.remember(0, FileId(0), Extent::new(255, 1), Some(sid));
         read(&mut wave, 600);
         assert!(wave.streams.get(sid).is_none());

@@ -10,8 +10,8 @@
 //! second read of D         x x x x o o o o o o o o        and twice as many and four: H to L, which is all of them
 //! ```
 //!
-//! It ends where fewer than half of the 64 seeds up to the newest that went on did, and 64 behind that one: what was sown later may
-//! be another reader's.
+//! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
+//! of the 64 seeds up to the newest that went on did, and 64 behind that one: what was sown later may be another reader's.
 
 use super::Wave;
 use super::plan::Asked;
@@ -74,8 +74,12 @@ impl Wave {
             |sid: &&StreamId| self.streams.get(**sid).is_none_or(|s| s.serial <= f.fates_newest + NEAR_MAX);
         let waiting: Vec<StreamId> = f.seeds.range(from..to).take_while(near).copied().collect();
         f.opened = from + waiting.len();
+        let passed = f.third_newest;
         for sid in waiting {
-            let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Seed && s.ahead == 0)
+            let Some(s) = self
+                .streams
+                .get_mut(sid)
+                .filter(|s| s.course == Course::Seed && s.ahead == 0 && s.serial > passed)
             else {
                 continue;
             };

@@ -23,7 +23,7 @@ const RUNS_MAX: usize = 64;
 /// Fewer witnesses than this say nothing.
 const WITNESSES_MIN: usize = 4;
 /// A run may be longer than its witnesses by one in so many of its pages, and be one of them.
-const NEAR: u64 = 16;
+pub(super) const NEAR: u64 = 16;
 
 /// Of a window cut or raised by R9 this share must be used on average.
 pub(super) const USED_PERCENT: u64 = 85;

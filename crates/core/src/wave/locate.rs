@@ -13,7 +13,7 @@
 //! ```
 
 use super::stream::{Course, NEVER, Stream, StreamId};
-use super::{Latest, SEEDS_MAX, Wave};
+use super::{File, Latest, SEEDS_MAX, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
@@ -60,10 +60,22 @@ fn on_stride(q: u64, next: u64, frontier: u64, period: i64) -> bool {
     way.is_some_and(|way| way <= reach.saturating_add(2) && way % length <= 2)
 }
 
+impl File {
+    /// Strides expected around a page, give or take one: the nearest below, then the nearest above.
+    pub(super) fn strides_near(&self, page: u64) -> impl Iterator<Item = StreamId> + '_ {
+        let below = self.strides.range(..=page.saturating_add(1)).rev().take(LOOKS_MAX);
+        let above = self.strides.range(page..).take(LOOKS_MAX);
+        below.chain(above).map(|(_, &sid)| sid)
+    }
+}
+
 impl Wave {
     pub(super) fn place(&self, id: FileId, pages: Extent) -> Place {
         let Some(f) = self.files.get(&id) else { return Place::Stray };
         let (q, n) = (pages.start.0, pages.count.0);
+        if let Some(sid) = self.on_whole_run(f, pages) {
+            return Place::Repeats(sid);
+        }
         // Upwards: the streams expected at or before q, nearest first.
         for (&next, &sid) in f.forward.range(..=q).rev().take(LOOKS_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
@@ -125,17 +137,28 @@ impl Wave {
             return Place::History(history.max(1));
         }
         // Strides, with a page of play for reads that are not aligned; some of the runs may have been read quietly.
-        let up = f.strides.range(..=q.saturating_add(1)).rev().take(LOOKS_MAX);
-        let down = f.strides.range(q..).take(LOOKS_MAX);
-        for (&next, &sid) in up.chain(down) {
+        for sid in f.strides_near(q) {
             if let Some(s) = self.streams.get(sid)
                 && let Course::Stride { period, .. } = s.course
-                && on_stride(q, next, s.frontier, period)
+                && on_stride(q, s.next, s.frontier, period)
             {
                 return Place::Continues(sid);
             }
         }
         Place::Stray
+    }
+
+    /// R7: the stride whose latest run was fetched with what its reader reads on behind it, if that holds `pages`; or if they are
+    /// its last page, give or take one, where reads are not aligned.
+    fn on_whole_run(&self, f: &File, pages: Extent) -> Option<StreamId> {
+        let holds = |&sid: &StreamId| {
+            self.streams.get(sid).and_then(Stream::latest_whole).is_some_and(|whole| {
+                let inside = pages.start >= whole.start && pages.end() <= whole.end();
+                let last = pages.end().0.abs_diff(whole.end().0) <= 1;
+                last && pages.count.0 == 1 || inside && f.table.resident(pages) == pages.count
+            })
+        };
+        f.strides_near(pages.start.0).find(holds)
     }
 
     /// Moves the stream over `pages`, or turns a seed into what it has become.
@@ -149,6 +172,9 @@ impl Wave {
         let run_before = s.latest_run();
         s.request = n;
         s.touched(now);
+        if s.reads == 3 {
+            f.third_newest = f.third_newest.max(serial);
+        }
         match s.course {
             Course::Seed if q < s.first => {
                 f.forward.remove(&s.next);

@@ -95,6 +95,8 @@ struct File {
     /// Of the 64 seeds up to the newest that went on, which did: bit 0 is that newest, number `fates_newest` from 1.
     fates: u64,
     fates_newest: u64,
+    /// The newest seed that was read a third time.
+    third_newest: u64,
     density: Density,
     lengths: Lengths,
     /// Strides that ended, in reads.
@@ -383,6 +385,7 @@ impl Wave {
             opened: 0,
             fates: 0,
             fates_newest: 0,
+            third_newest: 0,
             density: Density::default(),
             lengths: Lengths::default(),
             stride_lengths: Lengths::default(),

@@ -48,6 +48,7 @@ impl Wave {
         }
         self.counters.reads += 1;
         let marked = f.table.clear(PageBit::Mark, pages).0;
+        self.began_quietly(now, id, pages);
         let place = self.place(id, pages);
         let in_stream =
             matches!(place, Place::Continues(sid) if self.streams.get(sid).is_some_and(|s| s.reads > 2));
@@ -124,6 +125,12 @@ impl Wave {
     fn plan_read(&mut self, now: Nanos, sid: StreamId, pages: Extent, place: Place, missing: u64) {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let id = s.file;
+        if place == Place::Repeats(sid) && s.reads_on(pages) {
+            // What comes behind the run was asked for at its begin.
+            s.heard_of(now);
+            self.mark_active(now, sid);
+            return;
+        }
         match s.course {
             Course::Seed => self.plan_seed(now, sid, pages, missing),
             Course::Stride { .. } => {
@@ -134,7 +141,9 @@ impl Wave {
                     self.plan_stride(now, sid, pages);
                 }
                 // What a stride visits may become streams of their own: a matrix read by columns.
-                self.sow(now, id, pages);
+                if self.streams.get(sid).is_some_and(|s| s.whole == 0) {
+                    self.sow(now, id, pages);
+                }
             }
             Course::Forward | Course::Backward => {
                 let established = matches!(place, Place::Continues(_)) && s.reads > 2;

@@ -14,7 +14,7 @@ use super::plan::SAMPLE;
 use super::stream::{Course, Stream, StreamId};
 use crate::decision::Why;
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos};
+use crate::units::{Extent, FileId, Nanos, PageIndex};
 
 impl Wave {
     /// R2: pages were read that nobody told of. A mark among them says that it is time for the next.
@@ -66,6 +66,32 @@ impl Wave {
         self.plan_stride(now, sid, pages);
     }
 
+    /// R7: a read goes on behind pages that were read without a word, from the begin of a run of a stride on: its reader has come there.
+    pub(super) fn began_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get(&id).filter(|f| !f.strides.is_empty()) else { return };
+        let used = |page| f.table.has(PageBit::Used, PageIndex(page));
+        let Some(before) = pages.start.0.checked_sub(1).filter(|&before| used(before)) else { return };
+        let begun = |sid: StreamId| {
+            let s = self.streams.get(sid)?;
+            let Course::Stride { period, run } = s.course else { return None };
+            let (length, next) = (period.unsigned_abs(), s.next);
+            let start = match period > 0 {
+                true => next + before.checked_sub(next)? / length * length,
+                false => {
+                    next.checked_sub(next.saturating_sub(before).div_ceil(length).checked_mul(length)?)?
+                }
+            };
+            let passed = Extent::between(PageIndex(start), pages.start);
+            let within = start.abs_diff(next) <= s.frontier.abs_diff(next) && passed.count.0 < length;
+            let read = within && used(start) && f.table.count(PageBit::Used, passed) == passed.count;
+            read.then_some((sid, start, run))
+        };
+        let begun = f.strides_near(before).find_map(begun);
+        if let Some((sid, start, run)) = begun {
+            self.advance(now, sid, Extent::new(start, run));
+        }
+    }
+
     /// R2: a stream's reader has come so far without a word. It is alive and counts among those that share (R13), however long
     /// its window lasts. Several streams that were passed so have one reader, out of order (R5): the one that has asked for the
     /// most goes on for all.
@@ -101,25 +127,14 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stream::Stream;
-    use super::super::{Config, Input, Wave};
-    use crate::table::PageBit;
-    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use super::super::Input;
+    use super::super::stream::tests::fetched_ahead;
+    use crate::units::{Extent, FileId, Nanos};
 
     /// The worked example at the top.
     #[test]
     fn a_stream_comes_as_far_as_was_read_and_past_its_mark_its_window_is_pushed_on() {
-        let mut wave = Wave::new(Config::default());
-        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
-        let mut s = Stream::seed(FileId(0), 0, 100, Nanos(0));
-        (s.course, s.reads, s.frontier, s.ahead) = (super::Course::Forward, 3, 164, 64);
-        let sid = wave.adopt(Nanos(0), s).unwrap();
-        let f = wave.files.get_mut(&FileId(0)).unwrap();
-        for bit in [PageBit::Present, PageBit::Ahead] {
-            f.table.set(bit, Extent::new(100, 64));
-        }
-        f.table.set(PageBit::Mark, Extent::new(132, 1));
-        wave.unread = 64;
+        let (mut wave, sid) = fetched_ahead(Extent::new(100, 64), 132);
         let mut used = |pages: Extent| {
             wave.handle(Nanos(1), Input::Used { file: FileId(0), pages });
             wave.check();

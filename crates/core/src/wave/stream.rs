@@ -9,7 +9,7 @@
 //! stride     +--run--+            +--run--+            +--run--+              next = last + period
 //! ```
 
-use crate::units::{Extent, FileId, Nanos};
+use crate::units::{Extent, FileId, Nanos, PageCount};
 use alloc::vec::Vec;
 use core::mem::size_of;
 
@@ -71,8 +71,10 @@ pub(crate) struct Stream {
     pub(crate) robbed: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
     pub(crate) looked: u64,
-    /// Runs of a stride behind which its reader read on (R9).
+    /// Runs of a stride behind which its reader read on (R9),
     pub(crate) followed: u64,
+    /// and the pages that are fetched for a run with what he reads on; 0 where that is the run alone.
+    pub(crate) whole: u64,
     /// Pages that it had come, and that the run had used, when it was first known (R13).
     pub(crate) begun: (u64, u64),
 }
@@ -100,6 +102,7 @@ impl Stream {
             robbed: false,
             looked: 0,
             followed: 0,
+            whole: 0,
             begun: (0, 0),
         }
     }
@@ -119,6 +122,20 @@ impl Stream {
         let start = self.next.checked_add_signed(period.checked_neg()?)?;
         start.checked_add(run)?;
         Some(Extent::new(start, run))
+    }
+
+    /// What was fetched for the run of a stride that was read last, where its reader reads on behind each.
+    pub(crate) fn latest_whole(&self) -> Option<Extent> {
+        let run = self.latest_run().filter(|run| self.whole > run.count.0)?;
+        run.start.0.checked_add(self.whole)?;
+        Some(Extent { count: PageCount(self.whole), ..run })
+    }
+
+    /// Whether the reader of a stride reads on at `pages` behind its latest run; the page behind its whole makes that longer.
+    pub(crate) fn reads_on(&mut self, pages: Extent) -> bool {
+        let Some(whole) = self.latest_whole() else { return false };
+        self.whole = self.whole.max(pages.end().since(whole.start).0.min(self.whole + 1));
+        pages.start > whole.start
     }
 
     /// Pages asked for and not passed by the reader.
@@ -207,8 +224,27 @@ impl Streams {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::{Config, Input, Wave};
     use super::*;
+    use crate::table::PageBit;
+    use crate::units::Bytes;
+
+    /// A stream that has read file 0 of 1 GiB up to `out`, all of which is there for it, with a mark at `mark`.
+    pub(in super::super) fn fetched_ahead(out: Extent, mark: u64) -> (Wave, StreamId) {
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+        let mut s = Stream::seed(FileId(0), 0, out.start.0, Nanos(0));
+        (s.course, s.reads, s.frontier, s.ahead) = (Course::Forward, 3, out.end().0, out.count.0);
+        let sid = wave.adopt(Nanos(0), s).unwrap();
+        let f = wave.files.get_mut(&FileId(0)).unwrap();
+        for bit in [PageBit::Present, PageBit::Ahead] {
+            f.table.set(bit, out);
+        }
+        f.table.set(PageBit::Mark, Extent::new(mark, 1));
+        wave.unread = out.count.0;
+        (wave, sid)
+    }
 
     #[test]
     fn a_name_outlives_its_stream_without_naming_another() {

@@ -6,20 +6,27 @@
 //! R8  gaps cheap        asked for  [48,81)                         one request, gaps and all
 //! ```
 //!
-//! Where its reader goes on behind every other run at least (three are let pass), each is the first read of a longer one, as of a tensor
-//! in every fourth place: it is fetched as long as those that ended were (R9).
+//! Where its reader goes on behind each run, it is the first read of a longer one: a tensor in every fourth place, a record that the
+//! kernel reads in pieces. From the fourth on, a run is fetched whole, as long as two of the last three were read on about alike; else,
+//! where he went on behind every other at least (three are let pass), as long as those that ended were (R9). What is fetched so
+//! belongs to the stride: reads in it begin no stream.
+//!
+//! ```text
+//! 256 pages in every 1024, page by page          read 0..256   1024..1280   2048..2304   3072
+//! the fourth; 255 were read on behind 1024, 2048      asked for  [3073,3329), then [4096,4353) [5120,5377)
+//! ```
 //!
 //! A gap is cheap up to three quarters of what one connection carries in a latency, divided by the requests that overlap
-//! (device.rs, `gap_max`): 600 KB on hdd, 127 KB on s3, 2 KB on ssd. The scenarios are `tests/wave/r07-stride.txt` and
-//! `r08-gaps.txt`. Runs right behind pages that were read are the rows of a matrix that is read by columns: each is opened as a
-//! stream of its own (R4).
+//! (device.rs, `gap_max`): 600 KB on hdd, 127 KB on s3, 2 KB on ssd. The scenarios are `tests/wave/r07-stride.txt`,
+//! `r08-gaps.txt`, and for whole runs `r09-lengths.txt`. Runs right behind pages that were read are the rows of a matrix that is read
+//! by columns: each is opened as a stream of its own (R4).
 
-use super::Wave;
-use super::lengths::USED_PERCENT;
+use super::lengths::{NEAR, USED_PERCENT};
 use super::plan::whole;
 use super::queue::{Turn, Wanted};
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, Stream, StreamId};
+use super::{File, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -31,22 +38,22 @@ impl Wave {
         let Some(s) = self.streams.get(sid) else { return };
         let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let Course::Stride { period, run } = s.course else { return };
+        let Course::Stride { period, run: first } = s.course else { return };
         let f = &self.files[&s.file];
         let Some(queue) = self.queues.get(&f.device) else { return };
         if f.random {
             return;
         }
-        // Where runs begin at the reads of a stride, and go on, they are fetched with it (R9).
-        let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
-        let promise = || f.lengths.promise(run, PageCount(memory), PageCount(0));
-        let goes_on = begins.then(promise).flatten().map_or(0, |w| w.0);
-        let behind = Extent::new(s.next.saturating_add(run), 1);
-        if goes_on > 0 && f.table.resident(behind).0 == 0 {
+        let run = whole_run(f, s, PageCount(memory), speculation);
+        let before = core::mem::replace(&mut s.whole, if run > first { run } else { 0 });
+        let news = before == 0 && run > first;
+        if news {
             // Until now only their first reads were asked for.
             s.frontier = s.next;
         }
-        let run = (run + goes_on).min(period.unsigned_abs());
+        let rest = s.latest_whole().filter(|_| news).map(|whole| {
+            Extent::between(pages.end().clamp(whole.start, whole.end()), whole.end().min(PageIndex(f.end)))
+        });
         let gap = period.unsigned_abs().saturating_sub(run);
         let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
         // Gaps that are bought take memory like the rest.
@@ -97,6 +104,10 @@ impl Wave {
         for column in columns {
             self.open_column(now, id, pages, column);
         }
+        if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+            self.explain(now, id, pages, whole(rest), Pattern::Stride, why);
+            self.want(Wanted { file: id, pages: rest, turn: Turn::Urgent, why, stream: Some(sid) });
+        }
         for window in asked {
             self.explain(now, id, pages, whole(window), Pattern::Stride, why);
             self.want(Wanted { file: id, pages: window, turn: Turn::Ahead, why, stream: Some(sid) });
@@ -125,4 +136,46 @@ impl Wave {
         }
         self.plan_stream(now, sid, read, Why("R4 rows of a stride"));
     }
+}
+
+/// Pages of a stride's next runs with what its reader will read on behind them (R9), the run alone where he does not.
+fn whole_run(f: &File, s: &Stream, memory: PageCount, speculation: u64) -> u64 {
+    let Course::Stride { period, run } = s.course else { return s.request };
+    // Three may be the turning points of one who goes to and fro.
+    let seen = if s.reads > 3 { read_on(f, s) } else { 0 };
+    let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
+    let goes_on = match seen.min(speculation.saturating_sub(run)) {
+        0 if begins => f.lengths.promise(run, memory, PageCount(0)).map_or(0, |w| w.0),
+        seen => seen,
+    };
+    let whole = match run + goes_on {
+        // About as long as they were taken for, they are not taken for shorter: their last pages may have been read quietly.
+        whole if goes_on > 0 && about(whole, s.whole) => s.whole,
+        whole => whole,
+    };
+    whole.min(period.unsigned_abs())
+}
+
+/// Pages that were read on behind the runs of a stride before its latest: what two of the last three have about alike, for some may
+/// have been read quietly and not be told of yet.
+fn read_on(f: &File, s: &Stream) -> u64 {
+    let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return 0 };
+    let gap = period.unsigned_abs().saturating_sub(latest.count.0);
+    let behind = |k: i64| {
+        let start = latest.start.0.checked_add_signed(period.checked_mul(-k)?)?;
+        let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
+        // Looked at first, for the next page that was read may lie far behind it.
+        let read = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap).next())?;
+        read.map(|read| read.count.0)
+    };
+    let mut pages = [1, 2, 3].map(|k| behind(k).unwrap_or(0));
+    pages.sort_unstable();
+    // Unaligned, the next may have a page more.
+    let alike = |least: u64, most: u64| (least > 0 && about(least, most)).then_some(most + 1);
+    alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).unwrap_or(0)
+}
+
+/// Whether `more` pages are `pages`, and one in [`NEAR`] of them more at most.
+fn about(pages: u64, more: u64) -> bool {
+    (pages..=pages + pages / NEAR).contains(&more)
 }
