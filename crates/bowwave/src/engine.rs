@@ -22,7 +22,7 @@ use bowwave_core::{Bytes, Nanos, PAGE_SIZE};
 use bowwave_io::{Error, Meta, Storage, Until};
 use std::io::{self, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub(crate) struct FileShared {
     pub(crate) number: u32,
     pub(crate) storage: Box<dyn Storage>,
     pub(crate) meta: Meta,
+    /// Its device answers at once, by what was known at the latest read that was told.
+    quick: AtomicBool,
     /// Set once the object was found to be another: what is cached stays readable, nothing else.
     changed: OnceLock<Error>,
 }
@@ -49,7 +51,17 @@ pub(crate) struct FileShared {
 impl FileShared {
     pub(crate) fn new(number: u32, storage: Box<dyn Storage>) -> Self {
         let meta = storage.meta().clone();
-        Self { number, storage, meta, changed: OnceLock::new() }
+        Self { number, storage, meta, quick: AtomicBool::new(false), changed: OnceLock::new() }
+    }
+
+    /// Its device takes so long for a lone small read, as far as is known.
+    pub(crate) fn learnt(&self, latency: Option<Nanos>) {
+        self.quick.store(latency.is_some_and(|latency| latency < QUICK), Ordering::Relaxed);
+    }
+
+    /// Whether who reads it waits for its device himself.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.quick.load(Ordering::Relaxed)
     }
 
     pub(crate) fn changed(&self) -> Option<Error> {
@@ -124,14 +136,14 @@ impl Engine {
         act: impl FnOnce(&mut Brain, Nanos) -> T,
     ) -> T {
         let now = self.now();
-        let (result, mut orders, quick) = {
+        let (result, mut orders) = {
             let mut brain = lock(&self.brain);
             let result = act(&mut brain, now);
-            let quick = brain.latency(file).is_some_and(|latency| latency < QUICK);
-            (result, brain.take_orders(), quick)
+            (result, brain.take_orders())
         };
         let is_own = |flight: &Arc<Flight>| flight.fetch.is_none() && flight.file.number == file.number;
-        let own = orders.send.iter().position(is_own).filter(|_| quick).map(|at| orders.send.remove(at));
+        let own =
+            orders.send.iter().position(is_own).filter(|_| file.is_quick()).map(|at| orders.send.remove(at));
         self.obey(orders);
         let own = own.filter(|flight| flight.claim());
         if let Some(flight) = &own {

@@ -162,6 +162,18 @@ impl File {
         Ok(PageBytes::copy(copy))
     }
 
+    /// [`File::read_at_bytes_by`] where all of it is there and nobody needs to hear of it, as of pages that are to show how far a reader
+    /// has come; `None` otherwise. It never waits.
+    pub fn try_read_at_bytes_by(&self, actor: u32, offset: u64, len: usize) -> Option<PageBytes> {
+        self.view_quietly(|| actor, offset, self.clip(len, offset))
+    }
+
+    /// Whether its device answers so soon, within 250 us as far as is known, that waiting for it takes less than handing a read to another
+    /// thread and being woken.
+    pub fn is_quick(&self) -> bool {
+        self.open.file.is_quick()
+    }
+
     /// These byte ranges will be read, in this order: they are fetched as memory allows, the next ones when those before them
     /// were read; what lies between two of them only where that costs less than a request of its own.
     pub fn will_read(&self, ranges: &[Range<u64>]) {

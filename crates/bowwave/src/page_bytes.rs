@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::file::Open;
 use crate::memory::{LEAF, PinnedLeaf};
 use bowwave_core::PAGE_SIZE;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -119,6 +120,11 @@ impl PageBytes {
     pub fn contiguous(&self) -> Option<&[u8]> {
         let slice = self.slice_from(0);
         (slice.len() == self.len).then_some(slice)
+    }
+
+    /// All of them as one slice: copied together where they do not lie side by side.
+    pub fn in_one_piece(&self) -> Cow<'_, [u8]> {
+        self.contiguous().map_or_else(|| Cow::Owned(self.to_vec()), Cow::Borrowed)
     }
 
     /// All of them in memory of the caller's.

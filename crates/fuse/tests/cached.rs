@@ -144,6 +144,45 @@ fn many_threads_and_mappings_read_right() {
 }
 
 #[test]
+fn who_goes_backwards_finds_the_next_pages_in_the_kernels_cache() {
+    if !possible() {
+        return;
+    }
+    let place = Place::of_source();
+    let body = bytes(8 * MIB);
+    fs::write(place.source().join("data"), &body).unwrap();
+    let path = place.mounted().join("data");
+    let figure = |name: &str| -> u64 {
+        let stats = fs::read_to_string(place.mounted().join(".bowwave/stats")).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        stats[name].as_u64().unwrap()
+    };
+    let backwards = |file: &File, part: std::ops::Range<usize>| {
+        let mut page = [0; 4096];
+        for at in part.step_by(4096).rev() {
+            file.read_exact_at(&mut page, at as u64).unwrap();
+            assert!(page == body[at..at + 4096], "at {at}");
+        }
+    };
+    backwards(&File::open(&path).unwrap(), 0..body.len());
+    let (reads, pushed) = (figure("reads"), figure("pushed_bytes"));
+    // How much is here when it is asked for depends on the machine; all of it never is.
+    assert!(pushed > 1 << 20 && reads < 1792, "{reads} requests for 2048 pages, {pushed} bytes were pushed");
+    // Several on one part of one inode that nobody has read: what one of them is given, others wait for.
+    let path = place.mounted().join("other");
+    fs::write(place.source().join("other"), &body).unwrap();
+    thread::scope(|scope| {
+        for n in 0..8 {
+            let (path, backwards) = (&path, &backwards);
+            scope.spawn(move || {
+                let from = (2 << 20) + n * (64 << 10);
+                backwards(&File::open(path).unwrap(), from..from + (4 << 20));
+            });
+        }
+    });
+}
+
+#[test]
 fn a_changed_object_is_stale_and_new_when_opened_again() {
     if !possible() {
         return;

@@ -122,11 +122,19 @@ fn reader(seed: u64, dir: &Path, end: Instant, sum: &Sum) {
         let map = Map::of(&file, flags).expect("every file of the mount can be mapped");
         // One version at a time: the first read that tells them apart says which.
         let mut version = None;
+        // Every third goes in steps of whole pages, backwards without a gap more often than not: those are pushed.
+        let pages = 1 + chance.below(3);
+        let step = [-(pages as i64), -(pages as i64), 8, -5][chance.below(4) as usize] * 4096;
+        let steps = chance.below(3) == 0;
         for _ in 0..chance.below(40) {
-            if chance.below(6) == 0 {
+            if steps {
+                let next = at as i64 / 4096 * 4096 + step;
+                at = if next < 0 || next as u64 + pages * 4096 > LEN { LEN / 2 } else { next as u64 };
+            } else if chance.below(6) == 0 {
                 at = chance.below(LEN);
             }
             let asked = [chance.below(300_000), 4096, chance.below(20_000)][chance.below(3) as usize];
+            let asked = if steps { pages * 4096 } else { asked };
             let asked = asked.min(LEN - at) as usize;
             let begun = Instant::now();
             let result = if chance.below(3) == 0 {
@@ -151,7 +159,7 @@ fn reader(seed: u64, dir: &Path, end: Instant, sum: &Sum) {
                     }
                     sum.right.fetch_add(1, Ordering::Relaxed);
                     sum.bytes.fetch_add(n as u64, Ordering::Relaxed);
-                    at = (at + n as u64) % LEN;
+                    at = if steps { at } else { (at + n as u64) % LEN };
                 }
                 Err(error) => {
                     let code = error.raw_os_error();

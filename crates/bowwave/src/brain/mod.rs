@@ -203,6 +203,7 @@ impl Brain {
     /// A read is about to be made of which not everything is there and quiet: the reader's own request goes first, then the
     /// brain hears of it, unless it was announced.
     pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> Begun {
+        file.learnt(self.latency(file));
         self.hear(now);
         self.look_around(now, file.number, pages, pages);
         let table = self.pages.table(id(file.number));

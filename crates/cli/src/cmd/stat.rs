@@ -3,7 +3,7 @@
 //! ```text
 //!   $ bowwave stat /mnt/data
 //!   s3://bucket/data
-//!   reads                          16384  reads that programs made through the mount
+//!   reads                          16384  reads that the kernel asked for
 //!   ...
 //! ```
 

@@ -57,6 +57,7 @@ impl Control {
 pub(crate) struct Served {
     pub(crate) reads: u64,
     pub(crate) bytes: u64,
+    pub(crate) pushed: u64,
     pub(crate) errors: u64,
     pub(crate) open: u64,
 }
@@ -65,8 +66,9 @@ pub(crate) struct Served {
 pub(crate) fn figures(served: Served, stats: &CacheStats) -> Vec<(&'static str, &'static str, u64)> {
     let c = &stats.counters;
     vec![
-        ("reads", "reads that programs made through the mount", served.reads),
-        ("read_bytes", "bytes that they got", served.bytes),
+        ("reads", "reads that the kernel asked for", served.reads),
+        ("read_bytes", "bytes that it got so", served.bytes),
+        ("pushed_bytes", "bytes put into its cache before it asked", served.pushed),
         ("read_errors", "reads that failed", served.errors),
         ("open_files", "files that programs have open", served.open),
         ("told", "reads that were not all there, and so were told", c.reads),

@@ -6,9 +6,12 @@
 //!   LOOKUP, OPENDIR, OPEN  known and young? answered at once    else: a thread asks the source, and answers
 //! ```
 //!
-//! The threads that take requests off the device never wait for a source, so a read that hits is never behind one that does
-//! not. What may wait: tasks, as many as the kernel has requests out (it bounds them: 512 that nobody waits for, and one for each
-//! thread of a program); threads for names, 64 at most, the rest in a queue behind them.
+//! The threads that take requests off the device do not wait for a source, so a read that hits is never behind one that does
+//! not; but for two more of them, which wait for a device that answers at once: being woken would take as long. What may wait: tasks,
+//! as many as the kernel has requests out (it bounds them: 512 that nobody waits for, and one for each thread of a program); threads
+//! for names, 64 at most, the rest in a queue behind them.
+//!
+//! Who reads backwards or by strides is given the next pages with his own, where they are here: `push`.
 //!
 //! A reader is the thread that reads (`pid` of the request): two threads on one descriptor are two readers.
 
@@ -16,6 +19,8 @@ use super::control::{self, Control, FOLDER, FOLDER_INO, Served};
 use super::files::{Files, Opened};
 use super::modelled::Modelled;
 use super::names::{self, Names, ROOT};
+use super::push::Steps;
+use super::threads;
 use crate::session::agree;
 use bowwave::{File, PageBytes};
 use bowwave_io::{Attr, Error, Kind, Listing, TreePath};
@@ -33,6 +38,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 
 /// Of what the mount makes up itself.
 const TTL: Duration = Duration::from_secs(3600);
@@ -40,6 +46,12 @@ const TTL: Duration = Duration::from_secs(3600);
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 /// Objects whose errors are remembered.
 const SAID_MAX: usize = 1024;
+
+/// Threads that may wait for a device that answers at once, beside those that never wait for one.
+pub(super) const WAITING_MAX: usize = 2;
+
+/// Bytes of a read for which they do: those of a longer one, the kernel's reading ahead, nobody waits for as a rule.
+const SMALL_MAX: u32 = 32 << 10;
 
 /// What mount, file system and command share.
 pub(crate) struct Inner {
@@ -49,10 +61,14 @@ pub(crate) struct Inner {
     pub(crate) runtime: Runtime,
     /// Reads go through the kernel's page cache first.
     pub(crate) kernel_cache: bool,
+    /// Threads that push, and that wait for a quick device, at this moment.
+    pushing: Semaphore,
+    waiting: Semaphore,
     handles: RwLock<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
     reads: AtomicU64,
     bytes: AtomicU64,
+    pushed: AtomicU64,
     errors: AtomicU64,
     said: Mutex<HashMap<String, Instant>>,
     /// Tells the kernel, once there is one to tell.
@@ -70,6 +86,7 @@ enum Handle {
 struct OpenFile {
     path: TreePath,
     file: File,
+    steps: Steps,
 }
 
 impl Inner {
@@ -86,10 +103,13 @@ impl Inner {
             modelled,
             runtime,
             kernel_cache,
+            pushing: Semaphore::new(threads() - 1),
+            waiting: Semaphore::new(WAITING_MAX),
             handles: RwLock::default(),
             next_handle: AtomicU64::new(1),
             reads: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            pushed: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             said: Mutex::default(),
             notifier: OnceLock::new(),
@@ -104,7 +124,13 @@ impl Inner {
     pub(crate) fn served(&self) -> Served {
         let open = self.handles.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Served { reads: of(&self.reads), bytes: of(&self.bytes), errors: of(&self.errors), open }
+        Served {
+            reads: of(&self.reads),
+            bytes: of(&self.bytes),
+            pushed: of(&self.pushed),
+            errors: of(&self.errors),
+            open,
+        }
     }
 
     fn keep(&self, handle: Handle) -> FileHandle {
@@ -229,10 +255,7 @@ impl Inner {
         match outcome {
             Ok(view) => {
                 self.bytes.fetch_add(view.len() as u64, Ordering::Relaxed);
-                match view.contiguous() {
-                    Some(bytes) => reply.data(bytes),
-                    None => reply.data(&view.to_vec()),
-                }
+                reply.data(&view.in_one_piece());
             }
             Err(error) => {
                 self.errors.fetch_add(1, Ordering::Relaxed);
@@ -255,7 +278,8 @@ impl Inner {
             self.names.renew(ino, &path);
             return reply.error(Errno::ESTALE);
         };
-        let handle = self.keep(Handle::File(Arc::new(OpenFile { path, file: opened.0 })));
+        let handle =
+            self.keep(Handle::File(Arc::new(OpenFile { path, file: opened.0, steps: Steps::default() })));
         reply.opened(handle, flags | FopenFlags::FOPEN_NOFLUSH);
     }
 }
@@ -372,7 +396,7 @@ impl Filesystem for Mounted {
     fn read(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -391,19 +415,33 @@ impl Filesystem for Mounted {
             None => return reply.error(Errno::EBADF),
         };
         self.0.reads.fetch_add(1, Ordering::Relaxed);
-        let actor = request.pid();
+        let (actor, len) = (request.pid(), size as usize);
+        let done = |outcome, reply| {
+            if let Some(notifier) = self.0.notifier.get().filter(|_| self.0.kernel_cache) {
+                let read = (offset, u64::from(size));
+                let pushed = open.steps.push((notifier, ino), &self.0.pushing, (&open.file, actor), read);
+                self.0.pushed.fetch_add(pushed, Ordering::Relaxed);
+            }
+            self.0.read_done(&open, outcome, reply);
+        };
+        if size <= SMALL_MAX
+            && open.file.is_quick()
+            && let Ok(_waiting) = self.0.waiting.try_acquire()
+        {
+            return done(open.file.read_at_bytes_by(actor, offset, len), reply);
+        }
         let mut reading = Box::pin({
             let open = open.clone();
-            async move { open.file.read_at_bytes_async_by(actor, offset, size as usize).await }
+            async move { open.file.read_at_bytes_async_by(actor, offset, len).await }
         });
         // Most are there; the others are told to the brain here, in the order in which they came.
         let entered = self.0.runtime.enter();
         let first = reading.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         drop(entered);
         match first {
-            Poll::Ready(outcome) => self.0.read_done(&open, outcome, reply),
+            Poll::Ready(outcome) => done(outcome, reply),
             Poll::Pending => {
-                let inner = self.0.clone();
+                let (inner, open) = (self.0.clone(), open.clone());
                 self.0.runtime.spawn(async move {
                     let outcome = reading.await;
                     inner.read_done(&open, outcome, reply);

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Reading order: [`CachedOptions`] and [`CachedMount`] (what a caller does), `filesystem` (what the kernel asks), `names`
-//! (inodes, listings and how old they may be), `files` (which opens share a file of the cache), `control` and `metrics` (what
-//! it tells of itself), `modelled` (generated files on a modelled device, to be measured).
+//! (inodes, listings and how old they may be), `files` (which opens share a file of the cache), `push` (pages that the kernel gets
+//! before it asks), `control` and `metrics` (what it tells of itself), `modelled` (generated files on a modelled device, to be
+//! measured).
 
 mod control;
 mod files;
@@ -16,6 +17,7 @@ mod filesystem;
 mod metrics;
 mod modelled;
 mod names;
+mod push;
 
 use crate::mount::MountError;
 use crate::point::{
@@ -26,7 +28,7 @@ use bowwave::{Bytes, Cache};
 use bowwave_io::{Error, Tree, TreePath, Until};
 use bowwave_lab::DeviceModel;
 use files::Files;
-use filesystem::{Inner, Mounted};
+use filesystem::{Inner, Mounted, WAITING_MAX};
 use fuser::{Config, MountOption, Session, SessionACL};
 use modelled::Modelled;
 use names::Names;
@@ -101,7 +103,7 @@ impl CachedMount {
             .build()
             .map_err(|error| MountError::Memory(options.memory.0, error))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(processors())
+            .worker_threads(threads())
             .max_blocking_threads(ASKING_MAX)
             .thread_name("mount")
             .enable_time()
@@ -198,8 +200,10 @@ fn no_name(tree: &dyn Tree) -> Error {
     Error::NotFound { object: tree.name().into() }
 }
 
-fn processors() -> usize {
-    thread::available_parallelism().map_or(2, std::num::NonZero::get).min(16)
+/// Threads that take requests off the device, and as many that run tasks: one a processor, and two at least, for one of the former
+/// never pushes.
+fn threads() -> usize {
+    thread::available_parallelism().map_or(2, std::num::NonZero::get).clamp(2, 16)
 }
 
 /// By the system call where we are root, else by `fusermount3`.
@@ -230,7 +234,7 @@ fn config(source: String) -> Config {
         MountOption::Subtype(CACHED_SUBTYPE.into()),
     ];
     config.acl = if is_root() { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(processors());
+    config.n_threads = Some(threads() + WAITING_MAX);
     config.clone_fd = true;
     config
 }
