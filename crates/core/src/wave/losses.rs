@@ -4,7 +4,8 @@
 //! a reader finds gone what had arrived   thrash: half as much ahead of him, an eighth less memory believed in, fetched again
 //! a few are seen to be gone, of many     the cache drops single pages for reasons of its own: fetched again (but not by a head)
 //! many are seen to be gone               their streams have not asked for them; they ask again for what they may have then, and
-//!                                        have shown how far such runs come (R9)
+//!                                        have shown how far such runs come (R9); an eighth less memory believed in for as many
+//!                                        as a sixteenth of it, and none comes back in such an epoch
 //! a reader comes back, and what he read  outlived: nothing for a short run, nor for one that was robbed before; it would be
 //!   last is gone                         gone as well when he comes for it
 //! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come
@@ -12,6 +13,12 @@
 //!
 //! Few are 64 pages and a sixteenth of what is out, in an epoch. Much is more than speculation may waste: 64 pages and 15 % of
 //! what was read since half of both was last forgotten. `tests/wave/r12-thrash.txt` tells it as a story.
+//!
+//! ```text
+//! 4096 pages believed in, 1000 out; 400 are seen to be gone      more than 64 + 4096/16: 3584 are believed in
+//! 200 more in the same epoch                                     fewer than 64 + 3584/16: no more is learnt from them
+//! 100 more                                                       3136
+//! ```
 
 use super::queue::{Turn, Wanted};
 use super::shares::AHEAD_MIN;
@@ -42,13 +49,18 @@ impl Wave {
         if let Some(f) = self.files.get_mut(&id) {
             f.ahead /= 2;
         }
-        self.memory_believed =
-            (self.memory_believed - self.memory_believed / 8).max(self.unread / 2).max(256);
+        self.believe_less();
         self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
         match self.streams.get(sid).map(|s| s.course) {
             Some(Course::Stride { .. }) => self.plan_stride(now, sid, pages),
             _ => self.plan_stream(now, sid, pages, Why("R12 thrashed")),
         }
+    }
+
+    /// What was out did not fit: an eighth less of the memory is believed in, though no less than half of what is out.
+    fn believe_less(&mut self) {
+        let less = self.memory_believed - self.memory_believed / 8;
+        self.memory_believed = less.max(self.unread / 2).max(256);
     }
 
     /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
@@ -69,6 +81,10 @@ impl Wave {
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
         let head = self.trip(f) > 0;
+        if self.lost - self.lost_weighed > LOST_FEW + self.memory_believed / LOST_SHARE {
+            self.lost_weighed = self.lost;
+            self.believe_less();
+        }
         self.forget(id, pages, true);
         if few && head {
             return;
@@ -154,4 +170,31 @@ impl Wave {
 /// Whether a run has come no further than [`LOSING_READS`] reads.
 fn is_short(s: &Stream) -> bool {
     s.progress() <= LOSING_READS * s.request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Input, Wave};
+    use crate::table::PageBit;
+    use crate::units::{Bytes, Extent, FileId, Nanos};
+
+    /// The second worked example at the top.
+    #[test]
+    fn what_is_lost_unread_tells_on_the_memory() {
+        let id = FileId(0);
+        let mut wave = Wave::new(Config { memory: Bytes(4096 * 4096), ..Config::default() });
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let out = Extent::new(0, 1000);
+        let table = &mut wave.files.get_mut(&id).unwrap().table;
+        table.set(PageBit::Present, out);
+        wave.unread = table.set(PageBit::Ahead, out).0;
+        let mut lose = |from, pages| {
+            wave.handle(Nanos(1), Input::Dropped { file: id, pages: Extent::new(from, pages) });
+            wave.check();
+            wave.memory_believed
+        };
+        assert_eq!(lose(0, 400), 3584);
+        assert_eq!(lose(400, 200), 3584);
+        assert_eq!(lose(600, 100), 3136);
+    }
 }

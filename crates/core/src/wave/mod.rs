@@ -23,7 +23,7 @@
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, half of it where it is cheap (lengths.rs); and to where its reader has looked ahead | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to its price (density.rs) | timed reads |
-//! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again; while much is lost unread, only long runs are fetched ahead of | arrivals; else never |
+//! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again, many take an eighth off too; while much is lost unread, only long runs are fetched ahead of | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, and what waits have paid for, less what streams that ended have left; who reads more has more of it; what waits for a head grows with what its reader reads meanwhile | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | advice |
@@ -189,8 +189,9 @@ pub struct Wave {
     losing: bool,
     /// Pages that readers of streams have paid for by waiting (R3), at most [`SPECULATION_MAX`].
     credit: u64,
-    /// Pages lost unread in this epoch.
+    /// Pages lost unread in this epoch, and how many of those have told on the memory believed in.
     lost: u64,
+    lost_weighed: u64,
     /// The longest that somebody waited in this epoch and in the one before.
     longest_ns: [u64; 2],
     /// From 1, so that none is the one after [`stream::NEVER`].
@@ -232,6 +233,7 @@ impl Wave {
             losing: false,
             credit: 0,
             lost: 0,
+            lost_weighed: 0,
             longest_ns: [0; 2],
             epoch: 1,
             epoch_start: Nanos(0),

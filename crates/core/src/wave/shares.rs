@@ -43,7 +43,12 @@ impl Wave {
     /// Half the memory believed in, divided by the streams, and by as many more as the last epoch has brought to those that were
     /// there: what is asked for now must still be there when those to come have had their share.
     pub(super) fn share(&self) -> u64 {
-        (self.memory_believed / 2 / (self.active() + self.newcomers()).max(1)).max(AHEAD_MIN)
+        self.share_of(self.active() + self.newcomers())
+    }
+
+    /// Half the memory believed in, divided by so many streams.
+    pub(super) fn share_of(&self, streams: u64) -> u64 {
+        (self.memory_believed / 2 / streams.max(1)).max(AHEAD_MIN)
     }
 
     /// Streams that the last epoch has brought to those that were there, and the next may bring as well. If they came all at once
@@ -120,11 +125,14 @@ impl Wave {
             self.epoch_start = now;
             self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
             self.came_late = [0, self.came_late[0]];
-            self.lost = 0;
+            let lost_much = self.lost_weighed > 0;
+            (self.lost, self.lost_weighed) = (0, 0);
             self.longest_ns = [0, self.longest_ns[0]];
-            // What was believed lost comes back by a sixteenth an epoch (R12 recovers, it is never sticky).
+            // What was believed lost comes back by a sixteenth an epoch in which little is lost (R12 recovers, it is never sticky).
             let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
-            self.memory_believed = (self.memory_believed + memory / 16).min(memory);
+            if !lost_much {
+                self.memory_believed = (self.memory_believed + memory / 16).min(memory);
+            }
         }
         if let Some(s) = self.streams.get_mut(sid) {
             if s.epoch != self.epoch {
