@@ -378,13 +378,13 @@ impl Device {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use alloc::collections::BinaryHeap;
     use core::cmp::Reverse;
 
     /// Keeps a device of `slots` that takes `latency_us` a request as full as it may be, for `n` requests.
-    fn play(slots: usize, latency_us: u64, n: usize) -> Device {
+    pub(in crate::wave) fn play(slots: usize, latency_us: u64, n: usize) -> Device {
         let mut device = Device::default();
         let mut free: BinaryHeap<Reverse<u64>> = (0..slots).map(|_| Reverse(0)).collect();
         let mut flying: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();

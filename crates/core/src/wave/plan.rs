@@ -154,6 +154,7 @@ impl Wave {
                 if !established && missing > 0 && !matches!(place, Place::Repeats(_)) {
                     self.rent(now, id, pages);
                 }
+                self.took(now, sid);
                 let Some(s) = self.streams.get(sid) else { return };
                 let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
                 if !established && self.coincidence(id) || self.outlived(s, came_to.0) {
@@ -177,6 +178,15 @@ impl Wave {
                     self.open_in_step(now, id, pages);
                 }
             }
+        }
+    }
+
+    /// A reader is heard of for the first time since he got what he had waited for: within two latencies he takes it at once.
+    fn took(&mut self, now: Nanos, sid: StreamId) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let latency = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device)?.device.latency());
+        if let (Some(served), Some(latency)) = (s.served.take(), latency) {
+            s.takes_at_once = now.since(served).0 <= 2 * latency.0;
         }
     }
 
@@ -234,6 +244,7 @@ impl Wave {
             self.counters.pages_late += pages.count.0;
         }
         let Some(s) = self.streams.get_mut(sid) else { return };
+        s.served = Some(now);
         match s.course {
             Course::Forward | Course::Backward if latest.missing == 0 => {
                 self.grow(sid);
@@ -367,7 +378,7 @@ impl Wave {
         let f = &self.files[&s.file];
         let down = s.course == Course::Backward;
         let out = s.out();
-        let step = self.step(f, target);
+        let step = if self.stays(s) { target.div_ceil(2) } else { self.step(f, target) };
         let little = if self.trip(f) > 0 { step / 16 } else { step / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };
         let urgent = core::mem::take(&mut s.waited) || out == 0;

@@ -9,7 +9,7 @@
 
 use super::lengths::Lengths;
 use super::shares::AHEAD_MIN;
-use super::stream::{Course, StreamId};
+use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave};
 use crate::decision::Why;
 use crate::units::{Bytes, Nanos, PageCount};
@@ -18,6 +18,8 @@ use crate::units::{Bytes, Nanos, PageCount};
 const LOOK_ROUND: Nanos = Nanos::from_ms(20);
 /// Pages that a window is pushed on by at least, where it is twice as long.
 pub(super) const FEW: u64 = 8;
+/// Part of a trip that is enough ahead of a reader with whom a head stays: 97 pages on hdd.
+const STAYS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come.
 pub(super) const PROMISE: u64 = 4;
 
@@ -73,7 +75,7 @@ impl Wave {
                 }
             }
         }
-        let enough = self.enough(f);
+        let enough = if self.stays(s) { self.trip(f) / STAYS } else { self.enough(f) };
         if enough < target {
             (target, why) = (enough, Why("R13 all that the device can use"));
         }
@@ -90,6 +92,15 @@ impl Wave {
             (target, why) = (proved, Why("R12 much is lost unread"));
         }
         (target, why)
+    }
+
+    /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
+    /// comes. Then a short window that is pushed on by halves keeps the head there, and a long one would only be left at its end.
+    pub(super) fn stays(&self, s: &Stream) -> bool {
+        let queue = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device));
+        s.takes_at_once
+            && s.course == Course::Forward
+            && queue.is_some_and(|q| q.waiting.len() > 1 && q.device.trip_pages() > 0)
     }
 
     /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head two

@@ -31,7 +31,8 @@ impl Wave {
             let earned = self.earned();
             let queue = self.queues.get_mut(&device)?;
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
-            if queue.demand.is_empty() && !queue.device.has_room(waiting) {
+            let continued = queue.continued();
+            if queue.demand.is_empty() && continued.is_none() && !queue.device.has_room(waiting) {
                 return None;
             }
             // What continues the latest request goes first, for as long as a trip is worth, and longer while what would
@@ -40,7 +41,7 @@ impl Wave {
             let (file, end) = queue.last_end;
             let urgent = queue.urgent.oldest();
             let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
-            let near = (trip > queue.run || further).then_some(queue.last_end);
+            let near = continued.or((trip > queue.run || further).then_some(queue.last_end));
             if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + earned {
                 return None;
             }
@@ -79,6 +80,7 @@ impl Wave {
             let sent = queue.device.issued(now, jump);
             queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
             queue.last_end = (id, pages.end().0);
+            queue.sent(id, pages);
             if !wanted.pages.is_empty() {
                 queue.line(wanted.turn).push_front(wanted);
             }

@@ -67,6 +67,10 @@ pub(crate) struct Stream {
     pub(crate) epoch_before: bool,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
+    /// When he got what he had waited for and has read on from, until he is heard of again,
+    pub(crate) served: Option<Nanos>,
+    /// and whether that was at once: he takes what comes as fast as it comes.
+    pub(crate) takes_at_once: bool,
     /// What was fetched ahead of it was lost, and its reader has not been back in time since (R12).
     pub(crate) robbed: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
@@ -99,6 +103,8 @@ impl Stream {
             epoch: NEVER,
             epoch_before: false,
             waited: false,
+            served: None,
+            takes_at_once: false,
             robbed: false,
             looked: 0,
             followed: 0,
