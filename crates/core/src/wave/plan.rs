@@ -154,7 +154,7 @@ impl Wave {
                 if !established && missing > 0 && !matches!(place, Place::Repeats(_)) {
                     self.rent(now, id, pages);
                 }
-                self.took(now, sid);
+                self.pace(now, sid);
                 let Some(s) = self.streams.get(sid) else { return };
                 let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
                 if !established && self.coincidence(id) || self.outlived(s, came_to.0) {
@@ -182,10 +182,11 @@ impl Wave {
     }
 
     /// A reader is heard of for the first time since he got what he had waited for: within two latencies he takes it at once.
-    fn took(&mut self, now: Nanos, sid: StreamId) {
+    fn pace(&mut self, now: Nanos, sid: StreamId) {
         let Some(s) = self.streams.get_mut(sid) else { return };
+        let Some(served) = s.served.take() else { return };
         let latency = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device)?.device.latency());
-        if let (Some(served), Some(latency)) = (s.served.take(), latency) {
+        if let Some(latency) = latency {
             s.takes_at_once = now.since(served).0 <= 2 * latency.0;
         }
     }

@@ -11,10 +11,10 @@
 //! at 900: [900,932) goes first, then [100,132).
 
 use super::Config;
-use super::device::Device;
+use super::device::{Device, Sent};
 use super::stream::StreamId;
 use crate::decision::Why;
-use crate::units::{Bytes, Extent, FileId, PageCount};
+use crate::units::{Bytes, Extent, FileId, Nanos, PageCount};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Trips that a head may stay with one reader while others wait: 13 MB and 136 ms on hdd; the slices of CFQ were of 100 ms.
@@ -151,21 +151,30 @@ impl Queue {
         }
     }
 
+    /// Whether several readers wait for one head.
+    pub(super) fn crowded_head(&self) -> bool {
+        self.waiting.len() > 1 && self.device.trip_pages() > 0
+    }
+
     /// What continues a request that is in flight, where several readers wait for a head: it is there already, and stays for as long
     /// as the reader there takes what comes, up to a slice.
     pub(super) fn continued(&self) -> Option<(FileId, u64)> {
-        let slice = SLICE_TRIPS * self.device.trip_pages();
-        if self.waiting.len() < 2 || slice == 0 {
+        if !self.crowded_head() {
             return None;
         }
+        let slice = SLICE_TRIPS * self.device.trip_pages();
         let wanted = |key| self.urgent.has(key) || self.ahead.has(key);
         self.ends.iter().find(|&(&key, &run)| run < slice && wanted(key)).map(|(&key, _)| key)
     }
 
     /// A request for `pages` goes out.
-    pub(super) fn sent(&mut self, file: FileId, pages: Extent) {
+    pub(super) fn sent(&mut self, now: Nanos, file: FileId, pages: Extent) -> Sent {
+        let jump = self.last_end != (file, pages.start.0);
+        self.run = if jump { pages.count.0 } else { self.run + pages.count.0 };
+        self.last_end = (file, pages.end().0);
         let run = self.ends.remove(&(file, pages.start.0)).unwrap_or(0) + pages.count.0;
-        self.ends.insert((file, pages.end().0), run);
+        self.ends.insert(self.last_end, run);
+        self.device.issued(now, jump)
     }
 
     /// It has come back.
@@ -230,7 +239,6 @@ pub(super) fn piece_pages(queue: &Queue, unread: PageCount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Nanos;
     use crate::wave::stream::{Stream, Streams};
 
     fn part(start: u64) -> Wanted {
@@ -274,14 +282,14 @@ mod tests {
         let slice = SLICE_TRIPS * queue.device.trip_pages();
         assert!(slice > 0, "a device that serves one request at a time has a head");
         let there = Extent::new(100, 32);
-        queue.sent(FileId(1), there);
+        queue.sent(Nanos(0), FileId(1), there);
         queue.urgent.push_back(part(900));
         queue.ahead.push_back(part(132));
         queue.waiting.extend([7]);
         assert_eq!(queue.continued(), None, "nobody else waits");
         queue.waiting.extend([8]);
         assert_eq!(queue.continued(), Some((FileId(1), 132)), "before what is urgent elsewhere");
-        queue.sent(FileId(1), Extent::new(132, slice));
+        queue.sent(Nanos(0), FileId(1), Extent::new(132, slice));
         queue.ahead.push_back(part(132 + slice));
         assert_eq!(queue.continued(), None, "its slice is over");
         queue.back(FileId(1), Extent::new(132, slice));

@@ -8,6 +8,7 @@
 //! ```
 
 use super::lengths::Lengths;
+use super::queue::Queue;
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave};
@@ -98,9 +99,7 @@ impl Wave {
     /// comes. Then a short window that is pushed on by halves keeps the head there, and a long one would only be left at its end.
     pub(super) fn stays(&self, s: &Stream) -> bool {
         let queue = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device));
-        s.takes_at_once
-            && s.course == Course::Forward
-            && queue.is_some_and(|q| q.waiting.len() > 1 && q.device.trip_pages() > 0)
+        s.takes_at_once && s.course == Course::Forward && queue.is_some_and(Queue::crowded_head)
     }
 
     /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head two

@@ -76,11 +76,7 @@ impl Wave {
                 self.unread += file.table.set(PageBit::Ahead, ours).0;
                 self.counters.pages_ahead += ours.count.0;
             }
-            let jump = queue.last_end != (id, pages.start.0);
-            let sent = queue.device.issued(now, jump);
-            queue.run = if jump { pages.count.0 } else { queue.run + pages.count.0 };
-            queue.last_end = (id, pages.end().0);
-            queue.sent(id, pages);
+            let sent = queue.sent(now, id, pages);
             if !wanted.pages.is_empty() {
                 queue.line(wanted.turn).push_front(wanted);
             }
@@ -116,7 +112,7 @@ impl Wave {
     /// What was to be fetched ahead around `page` is wanted now: it goes before what nobody waits for.
     pub(super) fn promote(&mut self, id: FileId, page: u64) {
         let Some(queue) = self.files.get(&id).and_then(|f| self.queues.get_mut(&f.device)) else { return };
-        let crowded = queue.waiting.len() > 1 && queue.device.trip_pages() > 0 && !self.config.waste_absolute;
+        let crowded = queue.crowded_head() && !self.config.waste_absolute;
         let urgent = if crowded { queue.urgent.take_around(id, page) } else { None };
         if let Some(wanted) = urgent.or_else(|| queue.ahead.take_around(id, page)) {
             let turn = if crowded { Turn::Beside } else { Turn::Urgent };
