@@ -67,6 +67,12 @@ impl Place {
         place.mount(tree, Bytes(32 << 20), Duration::from_millis(50)).unwrap();
         place
     }
+
+    /// A file of `body` in the source; where the mount shows it.
+    fn put(&self, name: &str, body: &[u8]) -> PathBuf {
+        fs::write(self.source().join(name), body).unwrap();
+        self.mounted().join(name)
+    }
 }
 
 fn bytes(len: usize) -> Vec<u8> {
@@ -113,8 +119,7 @@ fn many_threads_and_mappings_read_right() {
     }
     let place = Place::of_source();
     let body = bytes(24 * MIB);
-    fs::write(place.source().join("data"), &body).unwrap();
-    let path = place.mounted().join("data");
+    let path = place.put("data", &body);
     thread::scope(|scope| {
         for n in 0..16_u64 {
             let (path, body) = (&path, &body);
@@ -150,8 +155,7 @@ fn who_goes_backwards_finds_the_next_pages_in_the_kernels_cache() {
     }
     let place = Place::of_source();
     let body = bytes(8 * MIB);
-    fs::write(place.source().join("data"), &body).unwrap();
-    let path = place.mounted().join("data");
+    let path = place.put("data", &body);
     let figure = |name: &str| -> u64 {
         let stats = fs::read_to_string(place.mounted().join(".bowwave/stats")).unwrap();
         let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
@@ -178,8 +182,7 @@ fn who_goes_backwards_finds_the_next_pages_in_the_kernels_cache() {
         "{reads} requests for 2048 pages, {pushed} bytes were pushed"
     );
     // Several on one part of one inode that nobody has read: what one of them is given, others wait for.
-    let path = place.mounted().join("other");
-    fs::write(place.source().join("other"), &body).unwrap();
+    let path = place.put("other", &body);
     thread::scope(|scope| {
         for n in 0..8 {
             let (path, backwards) = (&path, &backwards);
@@ -197,8 +200,7 @@ fn a_changed_object_is_stale_and_new_when_opened_again() {
         return;
     }
     let place = Place::of_source();
-    fs::write(place.source().join("data"), bytes(20 * MIB)).unwrap();
-    let file = File::open(place.mounted().join("data")).unwrap();
+    let file = File::open(place.put("data", &bytes(20 * MIB))).unwrap();
     let mut buffer = [0; 4096];
     file.read_exact_at(&mut buffer, 0).unwrap();
     thread::sleep(Duration::from_millis(30));
@@ -272,8 +274,7 @@ fn metrics_are_there_for_prometheus() {
         return;
     }
     let place = Place::of_source();
-    fs::write(place.source().join("data"), bytes(MIB)).unwrap();
-    assert_eq!(fs::read(place.mounted().join("data")).unwrap().len(), MIB);
+    assert_eq!(fs::read(place.put("data", &bytes(MIB))).unwrap().len(), MIB);
     let at = place.mount.as_ref().unwrap().metrics().unwrap();
     assert!(at.ip().is_loopback());
     let mut stream = std::net::TcpStream::connect(at).unwrap();
