@@ -271,7 +271,7 @@ impl Engine {
         outcome
     }
 
-    /// Asks until it works, may not pass, or has taken too long.
+    /// Asks until it works, may not pass, or has taken too long; of what nobody waits for, once.
     fn insist(
         &self,
         file: &FileShared,
@@ -298,8 +298,12 @@ impl Engine {
             };
             let pause = self.pause(attempt);
             let in_time = Instant::now() + pause < deadline;
-            if !passes || attempt == ATTEMPTS_MAX || !in_time || !wanted() {
+            if !passes || attempt == ATTEMPTS_MAX || !in_time {
                 return Err(error);
+            }
+            if !wanted() {
+                // Whoever comes to want it before it has landed asks anew: an error that may pass is not his.
+                return Err(Error::Cancelled { object: file.meta.name.clone() });
             }
             std::thread::sleep(pause);
         }
