@@ -2,9 +2,10 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test uses what it needs")]
 
 use bowwave::{Error, Meta, Storage, Until};
+use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Chance from a seed.
@@ -87,6 +88,8 @@ impl Storage for Content {
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
     pub error_percent: u64,
+    /// So many of those in a row at one offset at most; 0 for as many as chance will have.
+    pub errors_in_a_row_max: u32,
     pub short_percent: u64,
     pub panic_percent: u64,
     pub stall_percent: u64,
@@ -107,6 +110,8 @@ pub struct Faulty {
     changed: AtomicBool,
     random: AtomicU64,
     bytes: AtomicU64,
+    /// Errors by offset.
+    errors: Mutex<HashMap<u64, u32>>,
 }
 
 impl Faulty {
@@ -119,7 +124,16 @@ impl Faulty {
             changed,
             random: AtomicU64::new(seed),
             bytes: AtomicU64::new(0),
+            errors: Mutex::default(),
         })
+    }
+    /// Whether it may fail at this offset once more.
+    fn may_fail(&self, offset: u64) -> bool {
+        let mut errors = self.errors.lock().unwrap();
+        let in_a_row = errors.entry(offset).or_default();
+        let may = self.faults.errors_in_a_row_max == 0 || *in_a_row < self.faults.errors_in_a_row_max;
+        *in_a_row = if may { *in_a_row + 1 } else { 0 };
+        may
     }
     /// From now on nothing goes wrong.
     pub fn settle(&self) {
@@ -159,7 +173,7 @@ impl Storage for Faulty {
                 return Err(Error::NotFound { object: self.name() });
             }
             assert!(dice >= f.panic_percent, "a fault that was asked for");
-            if dice < f.error_percent {
+            if dice < f.error_percent && self.may_fail(offset) {
                 return Err(Error::io(&self.name(), io::Error::other("a fault that was asked for")));
             }
             if (draw >> 8) & 127 < f.short_percent {
