@@ -327,7 +327,8 @@ impl Device {
         self.slow += u32::from(slow);
         self.round_bytes += bytes.0;
         let round = now.since(self.round_start).0;
-        if round >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
+        // The first requests to come back show a latency, if any; what came with them in that time is no rate.
+        if self.latency().is_some_and(|latency| round >= ROUND_NS_MIN.max(2 * latency.0)) {
             let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(round)) as u64;
             // The best rate forgets by 1/16 a round.
             self.rate = rate.max(self.rate - self.rate / 16);
