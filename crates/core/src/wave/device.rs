@@ -153,10 +153,15 @@ impl Recent {
 
 fn class(bytes: Bytes) -> usize {
     let mut class = 0;
-    while class + 1 < CLASSES && bytes.0 > 4096 << (2 * class) {
+    while class + 1 < CLASSES && bytes.0 > class_bytes_max(class) {
         class += 1;
     }
     class
+}
+
+/// The largest request of a class but the last.
+fn class_bytes_max(class: usize) -> u64 {
+    4096 << (2 * class)
 }
 
 impl Device {
@@ -174,12 +179,17 @@ impl Device {
         }
     }
 
-    /// The best time of a size class, or of the next smaller one that was timed; 0 if none was.
+    /// The best time of a size class; 0 if none was timed.
     fn best(&self, class: usize) -> u64 {
-        (0..=class)
-            .rev()
-            .find_map(|c| [self.best_ns[0][c], self.best_ns[1][c]].into_iter().filter(|&ns| ns > 0).min())
-            .unwrap_or(0)
+        [self.best_ns[0][class], self.best_ns[1][class]].into_iter().filter(|&ns| ns > 0).min().unwrap_or(0)
+    }
+
+    /// The best time of requests of this size; or of the next smaller class that was timed, and what carrying the rest takes.
+    fn best_of(&self, bytes: Bytes) -> u64 {
+        let class = class(bytes);
+        let Some(timed) = (0..=class).rev().find(|&c| self.best(c) > 0) else { return 0 };
+        let rest = if timed < class { bytes.0 - class_bytes_max(timed) } else { 0 };
+        self.best(timed) + rest * 1_000_000_000 / self.connection_rate()
     }
 
     /// A read that nothing was fetched for, away from every stream, took `took`.
@@ -200,12 +210,12 @@ impl Device {
     }
 
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
-    /// times [`Device::gap_max`]. 3.2 MB for a head that seeks, 0 where requests overlap.
+    /// times what one latency carries. 3.2 MB for a head that seeks, 0 where requests overlap.
     pub(crate) fn trip_pages(&self) -> u64 {
         if self.overlap_256 >= 4 * 256 {
             return 0;
         }
-        4 * self.gap_max().0 / crate::units::PAGE_SIZE
+        4 * self.unit().0 / (self.overlap_256 / 256) / crate::units::PAGE_SIZE
     }
 
     /// Bytes a second at best, if anything was measured.
@@ -241,7 +251,7 @@ impl Device {
         if self.latency().is_none() {
             return Bytes(16384);
         }
-        Bytes(self.unit().0 / (self.overlap_256.max(256) / 256))
+        Bytes(256 * self.unit().0 / self.overlap_256.max(256))
     }
 
     /// Bytes a second that a long fetch may count on behind its first latency: what bursts carried so, the best rate measured, or
@@ -273,6 +283,16 @@ impl Device {
     /// Requests of ours that may be in flight.
     pub(crate) fn flight_max(&self) -> u32 {
         self.flight_max
+    }
+
+    /// How many more of ours may go out; one where none may.
+    pub(crate) fn room(&self) -> u32 {
+        self.flight_max.saturating_sub(self.in_flight).max(1)
+    }
+
+    /// Whether it was seen how many requests the device serves at once.
+    pub(crate) fn weighed(&self) -> bool {
+        self.weighed
     }
 
     /// Whether the device is known to work at several requests at once.
@@ -307,14 +327,15 @@ impl Device {
             self.first_ns[class] = self.first[class].push(took.0.max(1));
         }
         // What is seen of our own requests is seen late: they are held against one that nothing of ours delayed.
-        let best = self.best(class).max(self.first_ns[class]);
+        let best = self.best_of(bytes).max(self.first_ns[class]);
         let slow = best > 0 && 2 * took.0 > 3 * best;
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
         self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
-        self.weigh(now, bytes, together, sent.jump);
-        if sent.alone {
+        // The first to come back tells a latency, though it may have been sent behind others: all that follows stands on one.
+        if sent.alone || self.latency().is_none() {
             self.timed(now, bytes, took);
         }
+        self.weigh(now, bytes, together, sent.jump);
         self.burst_bytes += bytes.0;
         if self.in_flight == 0 && self.burst_bytes >= BURST_MIN {
             let all = now.since(self.burst_since).0;
@@ -327,8 +348,7 @@ impl Device {
         self.slow += u32::from(slow);
         self.round_bytes += bytes.0;
         let round = now.since(self.round_start).0;
-        // The first requests to come back show a latency, if any; what came with them in that time is no rate.
-        if self.latency().is_some_and(|latency| round >= ROUND_NS_MIN.max(2 * latency.0)) {
+        if round >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
             let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(round)) as u64;
             // The best rate forgets by 1/16 a round.
             self.rate = rate.max(self.rate - self.rate / 16);
@@ -429,5 +449,19 @@ pub(super) mod tests {
         device.timed_alone(Nanos::from_us(13_600));
         device.timed_alone(Nanos::from_us(8_100));
         assert_eq!(device.latency(), Some(Nanos::from_us(8_100)));
+    }
+
+    /// Eight requests of 4 KiB go out at once; the first of them comes back last, after 122 ms in a queue with an elevator.
+    #[test]
+    fn the_first_to_come_back_tells_the_latency() {
+        let mut device = Device::default();
+        let sent: alloc::vec::Vec<Sent> = (0..8).map(|_| device.issued(Nanos(0), true)).collect();
+        for (i, &sent) in (1..).zip(sent[1..].iter().chain(&sent[..1])) {
+            let took = Nanos::from_ms(if i < 8 { 30 } else { 122 });
+            device.finished(took, Bytes(4096), took, sent);
+            assert_eq!(device.latency(), Some(Nanos::from_ms(30)));
+            assert!(i == 8 || device.rate().is_none(), "what comes in one latency is no rate");
+            assert!(device.has_room(0) && device.flight_max() == 44, "as many as such a pipe takes, twice");
+        }
     }
 }

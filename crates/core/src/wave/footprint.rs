@@ -18,6 +18,12 @@ impl Wave {
         known.map_or(PageCount(0), |queue| PageCount(queue.device.gap_max().0 / PAGE_SIZE))
     }
 
+    /// Whether it was seen how many requests this device serves at once: until then [`Wave::gap_worth`] may be a sixteenth of what
+    /// it comes to be.
+    pub fn gap_is_known(&self, device: u64) -> bool {
+        self.queues.get(&device).is_some_and(|queue| queue.device.weighed())
+    }
+
     /// Bytes that the brain takes, about. O(files).
     pub fn bytes_of_memory(&self) -> Bytes {
         let file = |f: &File| {

@@ -44,11 +44,20 @@ pub(super) struct Wanted {
     pub(super) stream: Option<StreamId>,
 }
 
+impl Wanted {
+    /// Its pages, where nobody waits for them and no stream is to come to them.
+    fn needed(&self) -> u64 {
+        if self.stream.is_none() && self.turn == Turn::Urgent { self.pages.count.0 } else { 0 }
+    }
+}
+
 /// Parts of windows in the order in which they were decided; any of them can be found by where it starts.
 #[derive(Default)]
 pub(super) struct Line {
     order: VecDeque<(FileId, u64)>,
     parts: BTreeMap<(FileId, u64), VecDeque<Wanted>>,
+    /// Pages of the parts that are for no stream: what the program said that it needs, mostly.
+    needed: u64,
 }
 
 impl Line {
@@ -59,12 +68,14 @@ impl Line {
     pub(super) fn push_back(&mut self, wanted: Wanted) {
         let key = (wanted.file, wanted.pages.start.0);
         self.order.push_back(key);
+        self.needed += wanted.needed();
         self.parts.entry(key).or_default().push_back(wanted);
     }
 
     pub(super) fn push_front(&mut self, wanted: Wanted) {
         let key = (wanted.file, wanted.pages.start.0);
         self.order.push_front(key);
+        self.needed += wanted.needed();
         self.parts.entry(key).or_default().push_front(wanted);
     }
 
@@ -81,11 +92,12 @@ impl Line {
     /// The part that starts at `key`.
     pub(super) fn take(&mut self, key: (FileId, u64)) -> Option<Wanted> {
         let parts = self.parts.get_mut(&key)?;
-        let wanted = parts.pop_front();
+        let wanted = parts.pop_front()?;
         if parts.is_empty() {
             self.parts.remove(&key);
         }
-        wanted
+        self.needed -= wanted.needed();
+        Some(wanted)
     }
 
     /// The part that holds `page` or starts not far behind it.
@@ -223,15 +235,18 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 }
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
-/// not known yet, a thirty-second of what is out `unread`, up to half of what one connection carries in a latency. At least
-/// 128 KiB, at most what the driver can send it.
+/// not known yet, a thirty-second of what is out `unread`, or where requests overlap, of what is wanted for no stream the part of each
+/// request that there is room for, up to half of what one connection carries in a latency. At least 128 KiB, at most what the driver can send it.
 ///
-/// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 16 MiB out 512 KiB, then 1 MiB.
-pub(super) fn piece_pages(queue: &Queue, unread: PageCount) -> u64 {
+/// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 16 MiB out 512 KiB, then 1 MiB;
+/// 1 MiB at once where the program said that it needs 64 MiB.
+pub(super) fn piece_pages(queue: &Queue, wanted: Option<&Wanted>, unread: PageCount) -> u64 {
     let (device, request_max) = (&queue.device, queue.request_max.0);
     let passing = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
     let carried = PageCount::holding(Bytes(device.unit().0 / 2)).0;
-    let worth = passing.max(carried.min(unread.0 / 32)).max(1);
+    let needed = wanted.filter(|_| device.trip_pages() == 0).map_or(0, Wanted::needed);
+    let each = if needed > 0 { (queue.urgent.needed + needed) / u64::from(device.room()) } else { 0 };
+    let worth = passing.max(carried.min(each.max(unread.0 / 32))).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
     worth.clamp(32, request_max.max(32)).min(request_max.max(1))
 }

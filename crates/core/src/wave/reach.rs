@@ -8,7 +8,7 @@
 //! ```
 
 use super::lengths::Lengths;
-use super::queue::Queue;
+use super::queue::{Queue, piece_pages};
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave};
@@ -107,7 +107,7 @@ impl Wave {
     /// one look to the next: 3,700 pages on ssd, 1,900 on nfs. What is out beyond that is in vain when its reader ends.
     fn enough(&self, f: &File) -> u64 {
         let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
-        let piece = super::queue::piece_pages(q, PageCount(self.unread));
+        let piece = piece_pages(q, None, PageCount(self.unread));
         let enough = (2 * u64::from(q.device.flight_max()) * piece).max(2 * q.device.trip_pages());
         match (q.device.latency(), q.device.rate()) {
             (Some(latency), Some(rate)) if q.device.overlaps() && latency < LOOK_ROUND => {

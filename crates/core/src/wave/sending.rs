@@ -59,7 +59,7 @@ impl Wave {
             let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
             let (Some(file), Some(hole)) = (file, hole) else { continue };
             let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
-            let piece_max = piece_pages(queue, PageCount(unread));
+            let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread));
             // Pieces keep to multiples of their size, so that two windows that meet share no request.
             let room = piece_max - hole.start.0 % piece_max;
             let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
