@@ -11,7 +11,8 @@
 //! Reads of what was told are no reads to the core: where it knows what comes it has nothing to guess. A reader who is there before
 //! his page was sent for brings as much of its run as a trip is worth, four times the gap that costs as much as a request: a head
 //! comes once for it. Before the device was timed 16 runs are told, for nobody knows yet which gaps are cheap, and reads are told
-//! too, for it is timed by those who wait; until its rate is known, what keeps it busy twice over.
+//! too, for it is timed by those who wait; until its rate is known and how many requests it serves at once, what keeps it busy
+//! twice over.
 //!
 //! The figures are owned by the test `what_is_announced_goes_out_in_runs`.
 
@@ -22,9 +23,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// All batches together have half of memory at most, each half of that: one is read while the next comes.
 const OUT_SHARE: u64 = 2;
 const BATCH_SHARE: u64 = 4;
-/// Runs of the first batch, before the device was timed, and pages: 16 MiB.
+/// Runs of the first batch, before the device was timed, and pages: 64 MiB, of which 48 requests to a far store carry 1 MiB each.
 const FIRST_RUNS: usize = 16;
-const FIRST_PAGES: u64 = 4096;
+const FIRST_PAGES: u64 = 16_384;
 /// Gaps that a trip is worth, and its pages at most: 4 MiB.
 const TRIP_GAPS: u64 = 4;
 const TRIP_MAX: u64 = 1024;
@@ -140,8 +141,10 @@ impl Brain {
             let (latency, rate, in_flight_max) = self.wave.device(endpoint).unwrap_or((None, None, 0));
             let (most, runs_max, batches_max) = match (latency, rate) {
                 (None, _) => (FIRST_PAGES.min(memory / OUT_SHARE), FIRST_RUNS, 1),
-                (_, None) => (memory / OUT_SHARE, FIRST_RUNS.max(2 * in_flight_max as usize), 2),
-                _ => (memory / OUT_SHARE, usize::MAX, usize::MAX),
+                (_, Some(_)) if self.wave.gap_is_known(endpoint) => {
+                    (memory / OUT_SHARE, usize::MAX, usize::MAX)
+                }
+                _ => (memory / OUT_SHARE, FIRST_RUNS.max(2 * in_flight_max as usize), 2),
             };
             let room = most.saturating_sub(told).min(memory / BATCH_SHARE);
             let batches = self.announced.batches.get(&number).map_or(0, VecDeque::len);
@@ -161,10 +164,10 @@ impl Brain {
     }
 }
 
-/// Takes ranges from the front that make at most `room` pages and `runs_max` runs, gaps included; and the runs, in the order in which
-/// the first page of each is read. What lies no further apart than `gap` is one run.
+/// Of the first ranges of at most `room` pages those that make at most `runs_max` runs, of `room` pages with their gaps: whole runs,
+/// the first first. And the runs, in the order in which the first page of each is read. What lies no further apart than `gap` is one.
 fn batch(ranges: &mut VecDeque<Extent>, room: u64, runs_max: usize, gap: u64) -> (Vec<Extent>, Vec<Extent>) {
-    let (mut count, mut taken) = (0, Vec::new());
+    let (mut count, mut near) = (0, Vec::new());
     while count < room
         && let Some(range) = ranges.pop_front()
     {
@@ -174,17 +177,40 @@ fn batch(ranges: &mut VecDeque<Extent>, room: u64, runs_max: usize, gap: u64) ->
             ranges.push_front(rest);
         }
         count += part.count.0;
-        taken.push(part);
+        near.push(part);
     }
     loop {
-        let runs = runs(&taken, gap);
-        let pages: u64 = runs.iter().map(|run| run.count.0).sum();
-        if taken.len() < 2 || pages <= room && runs.len() <= runs_max {
-            return (taken, runs);
+        let mut runs = runs(&near, gap);
+        let mut left = room;
+        let fits = runs.iter().take(runs_max).take_while(|run| {
+            let fits = run.count.0 <= left;
+            left = left.saturating_sub(run.count.0);
+            fits
+        });
+        let fit = fits.count();
+        if fit == 0 && near.len() > 1 {
+            // The first run is more than there is room for.
+            for range in near.drain(near.len() * 7 / 8..).rev() {
+                ranges.push_front(range);
+            }
+            continue;
         }
-        for range in taken.drain(taken.len() * 7 / 8..).rev() {
+        let all = runs.len();
+        runs.truncate(fit.max(1));
+        if runs.len() == all {
+            return (near, runs);
+        }
+        let mut sorted = runs.clone();
+        sorted.sort_unstable();
+        let told = |range: &Extent| {
+            let at = sorted.partition_point(|run| run.start <= range.start);
+            at > 0 && sorted[at - 1].contains(range.start)
+        };
+        let (taken, later): (Vec<Extent>, Vec<Extent>) = near.into_iter().partition(told);
+        for range in later.into_iter().rev() {
             ranges.push_front(range);
         }
+        return (taken, runs);
     }
 }
 
@@ -219,6 +245,16 @@ mod tests {
         let (taken, runs) = batch(&mut left, 18, usize::MAX, 2);
         assert_eq!((taken.len(), runs), (4, vec![Extent::new(100, 8), Extent::new(0, 10)]));
         assert_eq!(left, [Extent::new(200, 2), Extent::new(202, 7)]);
+    }
+
+    /// Two streams by turns: the first request of each brings all that is near of it.
+    #[test]
+    fn few_runs_are_whole_runs() {
+        let turns = (0..4).flat_map(|i| [Extent::new(2 * i, 2), Extent::new(100 + 2 * i, 2)]);
+        let mut left: VecDeque<Extent> = turns.collect();
+        let (taken, runs) = batch(&mut left, 64, 1, 0);
+        assert_eq!((taken.len(), runs), (4, vec![Extent::new(0, 8)]));
+        assert_eq!(left, [100, 102, 104, 106].map(|start| Extent::new(start, 2)));
     }
 
     #[test]
