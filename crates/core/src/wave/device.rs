@@ -82,7 +82,7 @@ pub(crate) struct Device {
     busy_ns: u64,
     carrying_ns: u64,
     jumps: u64,
-    /// Requests that were under way at those jumps, summed.
+    /// Requests that were under way when those were sent, summed.
     flying: u64,
 }
 
@@ -124,8 +124,15 @@ impl Default for Device {
 pub(crate) struct Sent {
     /// It did not continue the one sent before.
     jump: bool,
+    /// Of ours so many were under way then, with it.
+    together: u32,
+}
+
+impl Sent {
     /// None of ours was under way.
-    alone: bool,
+    fn alone(self) -> bool {
+        self.together == 1
+    }
 }
 
 /// The last few times of a size class.
@@ -307,23 +314,22 @@ impl Device {
 
     /// A request of ours goes out; `jump` if it does not continue the one sent before.
     pub(crate) fn issued(&mut self, now: Nanos, jump: bool) -> Sent {
-        let alone = self.in_flight == 0;
-        if alone {
+        if self.in_flight == 0 {
             self.busy_since = now;
             (self.burst_since, self.burst_bytes) = (now, 0);
             self.round_start = now;
             self.round_bytes = 0;
         }
         self.in_flight += 1;
-        Sent { jump, alone }
+        Sent { jump, together: self.in_flight }
     }
 
     /// A request of ours of `bytes` has arrived `took` after it went out.
     pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, sent: Sent) {
-        let together = self.in_flight;
+        let under_way = self.in_flight;
         self.gone();
         let class = class(bytes);
-        if sent.alone {
+        if sent.alone() {
             self.first_ns[class] = self.first[class].push(took.0.max(1));
         }
         // What is seen of our own requests is seen late: they are held against one that nothing of ours delayed.
@@ -332,10 +338,10 @@ impl Device {
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
         self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
         // The first to come back tells a latency, though it may have been sent behind others: all that follows stands on one.
-        if sent.alone || self.latency().is_none() {
+        if sent.alone() || self.latency().is_none() {
             self.timed(now, bytes, took);
         }
-        self.weigh(now, bytes, together, sent.jump);
+        self.weigh(now, bytes, under_way, sent);
         self.burst_bytes += bytes.0;
         if self.in_flight == 0 && self.burst_bytes >= BURST_MIN {
             let all = now.since(self.burst_since).0;
@@ -372,15 +378,15 @@ impl Device {
     /// hdd, reverse windows of 8 x 128 KiB: 18.5 ms = 8 x 1.3 ms + 8 ms, one jump: it costs 8 ms of 8 ms, overlap 1
     /// nfs, 32 streams: 128 KiB each 0.5 ms = 0.5 ms + 0, a jump each: it costs nothing, overlap 16 (the most)
     /// ```
-    fn weigh(&mut self, now: Nanos, bytes: Bytes, together: u32, jump: bool) {
-        if together < TOGETHER_MIN {
+    fn weigh(&mut self, now: Nanos, bytes: Bytes, under_way: u32, sent: Sent) {
+        if under_way < TOGETHER_MIN {
             self.busy_since = now;
         }
         let rate = u128::from(self.connection_rate());
         self.busy_ns += now.since(self.busy_since).0;
         self.carrying_ns += (u128::from(bytes.0) * 1_000_000_000 / rate) as u64;
-        self.jumps += u64::from(jump);
-        self.flying += u64::from(jump) * u64::from(together);
+        self.jumps += u64::from(sent.jump);
+        self.flying += u64::from(sent.jump) * u64::from(sent.together);
         self.busy_since = now;
         if self.jumps >= 8 {
             let cost = self.busy_ns.saturating_sub(self.carrying_ns) / self.jumps;

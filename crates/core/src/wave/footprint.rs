@@ -24,6 +24,11 @@ impl Wave {
         self.queues.get(&device).is_some_and(|queue| queue.device.weighed())
     }
 
+    /// Whether something for this device was decided and not sent so far.
+    pub fn is_behind(&self, device: u64) -> bool {
+        self.queues.get(&device).is_some_and(|queue| !queue.is_empty())
+    }
+
     /// Bytes that the brain takes, about. O(files).
     pub fn bytes_of_memory(&self) -> Bytes {
         let file = |f: &File| {

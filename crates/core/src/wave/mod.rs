@@ -285,12 +285,7 @@ impl Wave {
     /// The next thing to do, demand before speculation, never more in flight than the device digests. Call until `None`
     /// after each input.
     pub fn poll(&mut self, now: Nanos) -> Option<Action> {
-        let devices: Vec<u64> = self
-            .queues
-            .iter()
-            .filter(|(_, q)| ![&q.demand, &q.urgent, &q.ahead].iter().all(|line| line.is_empty()))
-            .map(|(&d, _)| d)
-            .collect();
+        let devices: Vec<u64> = self.queues.iter().filter(|(_, q)| !q.is_empty()).map(|(&d, _)| d).collect();
         devices.into_iter().find_map(|device| self.poll_device(now, device))
     }
 

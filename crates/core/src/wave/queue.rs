@@ -156,6 +156,11 @@ impl Queue {
         }
     }
 
+    /// Whether all that was decided was sent.
+    pub(super) fn is_empty(&self) -> bool {
+        [&self.demand, &self.urgent, &self.ahead].iter().all(|line| line.is_empty())
+    }
+
     /// What a stream has asked for before and was not sent becomes urgent, for its reader comes to it first.
     pub(super) fn hurry(&mut self, stream: StreamId, file: FileId, pages: Extent) {
         while let Some(part) = self.ahead.take_of(stream, file, pages) {
