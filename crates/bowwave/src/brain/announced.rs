@@ -11,8 +11,8 @@
 //! Reads of what was told are no reads to the core: where it knows what comes it has nothing to guess. A reader who is there before
 //! his page was sent for brings as much of its run as a trip is worth, four times the gap that costs as much as a request: a head
 //! comes once for it. Before the device was timed 16 runs are told, for nobody knows yet which gaps are cheap, and reads are told
-//! too, for it is timed by those who wait; until its rate is known and how many requests it serves at once, what keeps it busy
-//! twice over.
+//! too, for it is timed by those who wait; until it was seen how many requests it serves at once, what
+//! keeps it busy twice over, when all that was told before was sent.
 //!
 //! The figures are owned by the test `what_is_announced_goes_out_in_runs`.
 
@@ -138,17 +138,18 @@ impl Brain {
             };
             let (number, endpoint) = (list.file, file.meta.endpoint);
             let (memory, told) = (self.pages.capacity().0, self.announced.told);
-            let (latency, rate, in_flight_max) = self.wave.device(endpoint).unwrap_or((None, None, 0));
-            let (most, runs_max, batches_max) = match (latency, rate) {
-                (None, _) => (FIRST_PAGES.min(memory / OUT_SHARE), FIRST_RUNS, 1),
-                (_, Some(_)) if self.wave.gap_is_known(endpoint) => {
-                    (memory / OUT_SHARE, usize::MAX, usize::MAX)
-                }
-                _ => (memory / OUT_SHARE, FIRST_RUNS.max(2 * in_flight_max as usize), 2),
+            let (latency, _, in_flight_max) = self.wave.device(endpoint).unwrap_or((None, None, 0));
+            let (most, runs_max) = if latency.is_none() {
+                (FIRST_PAGES.min(memory / OUT_SHARE), FIRST_RUNS)
+            } else if !self.wave.gap_is_known(endpoint) {
+                (memory / OUT_SHARE, FIRST_RUNS.max(2 * in_flight_max as usize))
+            } else {
+                (memory / OUT_SHARE, usize::MAX)
             };
             let room = most.saturating_sub(told).min(memory / BATCH_SHARE);
-            let batches = self.announced.batches.get(&number).map_or(0, VecDeque::len);
-            if batches >= batches_max || told > 0 && room < most / BATCH_SHARE {
+            let few = runs_max < usize::MAX && self.wave.is_behind(endpoint);
+            let first = latency.is_none() && self.announced.batches.contains_key(&number);
+            if few || first || told > 0 && room < most / BATCH_SHARE {
                 return;
             }
             let gap = self.wave.gap_worth(endpoint).0;
