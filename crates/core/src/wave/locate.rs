@@ -13,7 +13,7 @@
 //! ```
 
 use super::stream::{Course, NEVER, Stream, StreamId};
-use super::{File, Latest, SEEDS_MAX, Wave};
+use super::{File, Latest, Look, SEEDS_MAX, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
@@ -377,32 +377,54 @@ impl Wave {
         follows
     }
 
-    /// R9: whoever copies memory touches its first page, then its last, then what lies between. So a reader who goes on where he
-    /// began, after one read farther on, has looked where his run ends. Says whether this is such a read, in what is out for
-    /// the run already: then it begins none of its own.
+    /// R9: whoever copies memory touches its first page, then its last, and the one before that where the end of it is cut so, then
+    /// what lies between. So a reader who goes on where he began, after such a look farther on, has seen where his run ends;
+    /// and where that was so three times in a row, the next look is believed. Says whether this is one that is believed, or in
+    /// what is out for the run already: then it begins none of its own.
     pub(super) fn look(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
+        let Some(f) = self.files.get_mut(&id) else { return false };
         let before = core::mem::take(&mut latest.look);
         let stream = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?)));
-        let seed = stream.filter(|(_, s)| s.course == Course::Seed);
-        match place {
-            Place::Stray => {
-                let Some((sid, s)) = seed.filter(|(_, s)| s.next <= pages.start.0) else { return false };
-                latest.look = Some((sid, pages.end().0));
-                pages.start.0 < s.frontier
-            }
-            Place::Continues(sid) => {
-                let Some((_, end)) = before.filter(|look| look.0 == sid) else { return false };
-                let looked = seed.map(|(seed, _)| seed).filter(|&seed| seed != sid);
-                if let Some(s) = self.streams.get_mut(sid) {
-                    s.looked = end;
+        // A look at the page before is the same look.
+        let again = before.filter(|look| look.first == pages.end().0 && place != Place::Continues(look.from));
+        let again = again.map(|look| Look { first: pages.start.0, ..look });
+        match (place, before) {
+            (Place::Stray, _) => {
+                let seed = stream.filter(|(_, s)| s.course == Course::Seed && s.next <= pages.start.0);
+                let anew = seed.map(|(sid, _)| Look { from: sid, first: pages.start.0, end: pages.end().0 });
+                if before.is_some() && again.is_none() {
+                    f.looks <<= 1;
                 }
-                if let Some(seed) = looked {
-                    self.dismiss(seed);
+                let Some(look) = again.or(anew) else { return false };
+                latest.look = Some(look);
+                let Some(s) = self.streams.get_mut(look.from) else { return false };
+                if f.believes_looks() {
+                    s.looked = look.end;
+                }
+                f.believes_looks() || pages.start.0 < s.frontier
+            }
+            (Place::Continues(sid), Some(look)) if look.from == sid => {
+                f.looks = f.looks << 1 | 1;
+                let there = stream.map(|(there, _)| there).filter(|&there| there != sid);
+                if let Some(s) = self.streams.get_mut(sid) {
+                    s.looked = look.end;
+                }
+                if let Some(there) = there {
+                    self.dismiss(there);
                 }
                 false
             }
-            Place::Repeats(_) | Place::History(_) => false,
+            // Where he looked a run began, and he reads the page before.
+            (Place::Continues(sid), Some(_)) if again.is_some() && latest.stream == Some(sid) => {
+                latest.look = again;
+                false
+            }
+            (_, Some(_)) => {
+                f.looks <<= 1;
+                false
+            }
+            _ => false,
         }
     }
 

@@ -75,6 +75,8 @@ pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
 const SEEDS_MAX: usize = 4096;
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
+/// Leaves that changed, for whoever takes them; where there are more, each is kept once.
+const CHANGED_MIN: usize = 65_536;
 /// Arrivals remembered: twice what can be in flight.
 const ARRIVALS_MAX: usize = 1024;
 
@@ -104,6 +106,8 @@ struct File {
     /// Windows opened at a first read because runs of other files went on, and how many of those did here (R9).
     guesses: u64,
     guesses_kept: u64,
+    /// Which of the latest looks showed where a run ends: bit 0 is the last (R9).
+    looks: u8,
     /// What the streams of this file came to want ahead of them by waiting (R3).
     ahead: u64,
     /// Pages that waits of one of them have paid for (R3).
@@ -116,6 +120,11 @@ struct File {
 }
 
 impl File {
+    /// R9: whether who looks farther on has shown three times in a row that his run goes so far.
+    fn believes_looks(&self) -> bool {
+        self.looks & 0b111 == 0b111
+    }
+
     /// Takes a stream out of the maps where it stands at `page`.
     fn unlink(&mut self, sid: StreamId, page: u64) {
         for map in [&mut self.forward, &mut self.backward, &mut self.strides] {
@@ -135,14 +144,23 @@ struct Latest {
     late: bool,
     believed: bool,
     stream: Option<StreamId>,
-    /// A seed of its own, and the page behind a read farther on that it made right after (R9).
-    look: Option<(StreamId, u64)>,
+    look: Option<Look>,
     /// The stride that it walks, and how many reads in a row did not belong to it.
     stride: Option<StreamId>,
     off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
     strays: [u64; 3 * locate::TURNS_MAX],
     stray_count: u8,
+}
+
+/// A read farther on that a thread made right after a seed of its own (R9).
+#[derive(Clone, Copy)]
+struct Look {
+    /// That seed.
+    from: StreamId,
+    /// The first page that was looked at, and the page behind the last.
+    first: u64,
+    end: u64,
 }
 
 struct Flight {
@@ -203,7 +221,9 @@ pub struct Wave {
     /// Streams that became active for the first time in the second half of this epoch, and of the one before.
     came_late: [u64; 2],
     counters: Counters,
+    /// At most `changed_max`: twice the leaves of all that was touched since they were taken.
     changed: Vec<(FileId, u64)>,
+    changed_max: usize,
     trace: VecDeque<Explained>,
 }
 
@@ -242,6 +262,7 @@ impl Wave {
             came_late: [0; 2],
             counters: Counters::default(),
             changed: Vec::new(),
+            changed_max: CHANGED_MIN,
             trace: VecDeque::new(),
         }
     }
@@ -291,6 +312,7 @@ impl Wave {
 
     /// Files' leaves of 64 pages whose state changed since the last call, for drivers that publish what is quiet.
     pub fn take_changed(&mut self) -> Vec<(FileId, u64)> {
+        self.changed_max = CHANGED_MIN;
         core::mem::take(&mut self.changed)
     }
 
@@ -362,6 +384,7 @@ impl Wave {
         }
         assert_eq!(ahead, self.unread, "unread pages are counted one by one");
         assert!(self.trace.len() <= TRACE_MAX);
+        assert!(self.changed.len() < self.changed_max, "nobody need take what changed");
         let ends: usize = self.queues.values().map(|queue| queue.ends.len()).sum();
         assert!(ends <= self.flights.len(), "a request in flight has one end");
     }
@@ -390,6 +413,7 @@ impl Wave {
             stride_lengths: Lengths::default(),
             guesses: 0,
             guesses_kept: 0,
+            looks: 0,
             ahead: 0,
             paid: 0,
             random: false,
@@ -484,6 +508,11 @@ impl Wave {
             if self.changed.last() != Some(&(file, leaf)) {
                 self.changed.push((file, leaf));
             }
+        }
+        if self.changed.len() >= self.changed_max {
+            self.changed.sort_unstable();
+            self.changed.dedup();
+            self.changed_max = CHANGED_MIN.max(2 * self.changed.len());
         }
     }
 

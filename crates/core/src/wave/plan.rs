@@ -10,7 +10,7 @@ use super::locate::Place;
 use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
-use super::{Advice, Turn, Wanted, Wave};
+use super::{Advice, Look, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -96,8 +96,17 @@ impl Wave {
         self.touch_leaves(id, pages);
         if let Some(sid) = stream {
             self.plan_read(now, sid, pages, place, missing);
+        } else if let Some(look) = self.latest.get(&actor).and_then(|l| l.look).filter(|_| looks) {
+            self.plan_looked(now, look, pages);
         }
         self.sweep(now);
+    }
+
+    /// R9: where looks are believed, what lies between is fetched at the look.
+    fn plan_looked(&mut self, now: Nanos, look: Look, pages: Extent) {
+        if self.streams.get(look.from).is_some_and(|s| s.looked == look.end) {
+            self.plan_stream(now, look.from, pages, Why("R9 its reader looked so far"));
+        }
     }
 
     /// R14: the reader's own read goes from page to page. It brings the first of those that are missing, as many as one

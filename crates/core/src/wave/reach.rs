@@ -64,11 +64,13 @@ impl Wave {
         let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
         let known = by(&f.lengths).or_else(|| by(&self.lengths));
         match known {
-            Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
-            Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
-            _ if s.next < s.looked && s.looked - s.next <= target.max(self.unit(f)) => {
+            _ if s.next < s.looked
+                && (f.believes_looks() || s.looked - s.next <= target.max(self.unit(f))) =>
+            {
                 (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
             }
+            Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
+            Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
             _ => {
                 let speculation = self.asked_for(f, self.speculation_of(f, s));
                 if speculation < target {
