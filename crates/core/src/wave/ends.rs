@@ -20,7 +20,7 @@ use crate::units::{Extent, FileId, PageCount, PageIndex};
 const PROVED_READS: u64 = 8;
 
 impl Wave {
-    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended; and, where all is told, one that began at
+    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended, unless he may only look there; and, where all is told, one that began at
     /// a run of a stride when its reader comes to the next.
     pub(super) fn leave_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
         let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id) else { return };
@@ -34,7 +34,9 @@ impl Wave {
                 .is_some_and(|run| (run.start.0..=run.end().0).contains(&s.first))
         };
         let left = match place {
-            Place::Stray | Place::History(_) => (s.next..s.frontier).contains(&pages.start.0),
+            Place::Stray | Place::History(_) => {
+                latest.look.is_none() && (s.next..s.frontier).contains(&pages.start.0)
+            }
             Place::Continues(stride) => self.files[&id].told_all && began_at(stride),
             Place::Repeats(_) => false,
         };
@@ -87,11 +89,18 @@ impl Wave {
         self.dead += left;
         self.debt = (self.debt + left).min(self.speculation(f));
         let Some(f) = self.files.get_mut(&s.file) else { return };
+        // A run downwards that came to what was read is no witness: it may have been a look ahead, which another run came up to.
+        let met =
+            s.course == Course::Backward && s.next > 0 && f.table.has(PageBit::Used, PageIndex(s.next - 1));
+        if met {
+            return;
+        }
         if let Course::Stride { .. } = s.course {
             f.stride_lengths.push(s.reads);
         } else {
-            f.lengths.push(s.progress());
-            self.lengths.push(s.progress());
+            let pages = s.length();
+            f.lengths.push(pages);
+            self.lengths.push(pages);
         }
     }
 

@@ -62,6 +62,11 @@ impl Lengths {
         self.count += 1;
     }
 
+    /// Pages of the longest run that is remembered.
+    pub(crate) fn longest(&self) -> u64 {
+        self.sorted[..self.count.min(RUNS_MAX)].last().map_or(0, |&l| u64::from(l))
+    }
+
     /// Whether enough runs ended to say anything of the next one.
     pub(crate) fn known(&self) -> bool {
         self.count >= WITNESSES_MIN

@@ -12,7 +12,7 @@
 //! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7
 //! ```
 
-use super::stream::{Course, NEVER, Stream, StreamId};
+use super::stream::{Course, NEVER, Stream, StreamId, UNTOLD_MAX};
 use super::{File, Latest, Look, SEEDS_MAX, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -24,8 +24,6 @@ const LOOKS_MAX: usize = 4;
 const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, more than a window has.
 const FOLLOW_MAX: u64 = 16_384;
-/// Pages that come with one that is told where all are: a fault maps 16 around it, and its reader may touch them in any order.
-const UNTOLD_MAX: u64 = 31;
 /// A read is told at most so many pages after it: 64 MiB, more than a window has.
 const LATE_MAX: u64 = 16_384;
 /// Seeds that must follow one before it counts as a run that ended.
@@ -87,8 +85,10 @@ impl Wave {
             // A reader that came here page by page has passed the mark, and was seen; or it was past it already when the
             // mark was set, and then it has read the page before. Out of order, it is not far past it.
             let passed = Extent::between(PageIndex(next), PageIndex(q));
-            // Where all is told, it has skipped what lies between.
-            let skipped = f.told_all && passed.count.0 > UNTOLD_MAX;
+            // Where all is told, it has skipped what lies between and was not.
+            let skipped = f.told_all
+                && passed.count.0 > UNTOLD_MAX
+                && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX;
             let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
             if q <= reach && !skipped && (q - unseen <= slack || f.table.has(PageBit::Used, PageIndex(q - 1)))
             {
@@ -271,6 +271,10 @@ impl Wave {
         looks: bool,
     ) -> Option<StreamId> {
         let (q, n) = (pages.start.0, pages.count.0);
+        // Looks ahead from one run are equally far apart where it is copied in equal pieces: no stride.
+        if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
+            return None;
+        }
         if let Some(period) = self.stray(id, pages, actor) {
             let mut s = Stream::seed(id, q, n, now);
             s.course = Course::Stride { period, run: n };
@@ -381,51 +385,73 @@ impl Wave {
     /// what lies between. So a reader who goes on where he began, after such a look farther on, has seen where his run ends;
     /// and where that was so three times in a row, the next look is believed. Says whether this is one that is believed, or in
     /// what is out for the run already: then it begins none of its own.
+    ///
+    /// Where all is told, a reader in the middle of a run may look ahead in what is out for it as well. If he does not come back
+    /// he has left it.
     pub(super) fn look(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
-        let Some(f) = self.files.get_mut(&id) else { return false };
         let before = core::mem::take(&mut latest.look);
-        let stream = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?)));
-        // A look at the page before is the same look.
-        let again = before.filter(|look| look.first == pages.end().0 && place != Place::Continues(look.from));
-        let again = again.map(|look| Look { first: pages.start.0, ..look });
-        match (place, before) {
-            (Place::Stray, _) => {
-                let seed = stream.filter(|(_, s)| s.course == Course::Seed && s.next <= pages.start.0);
-                let anew = seed.map(|(sid, _)| Look { from: sid, first: pages.start.0, end: pages.end().0 });
-                if before.is_some() && again.is_none() {
-                    f.looks <<= 1;
-                }
-                let Some(look) = again.or(anew) else { return false };
+        let mut at = latest.stream;
+        let continues = match place {
+            Place::Continues(sid) => Some(sid),
+            _ => None,
+        };
+        if let Some(look) = before {
+            let moved = self.streams.get(look.from).is_some_and(|s| s.next != look.next);
+            if moved || continues == Some(look.from) {
+                self.came_true(id, look, at);
+                at = Some(look.from);
+            } else if look.first == pages.end().0
+                && (place == Place::Stray || continues.is_some() && continues == at)
+            {
+                // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there.
+                let look = Look { first: pages.start.0, ..look };
                 latest.look = Some(look);
-                let Some(s) = self.streams.get_mut(look.from) else { return false };
-                if f.believes_looks() {
-                    s.looked = look.end;
-                }
-                f.believes_looks() || pages.start.0 < s.frontier
-            }
-            (Place::Continues(sid), Some(look)) if look.from == sid => {
-                f.looks = f.looks << 1 | 1;
-                let there = stream.map(|(there, _)| there).filter(|&there| there != sid);
-                if let Some(s) = self.streams.get_mut(sid) {
-                    s.looked = look.end;
-                }
-                if let Some(there) = there {
-                    self.dismiss(there);
-                }
-                false
-            }
-            // Where he looked a run began, and he reads the page before.
-            (Place::Continues(sid), Some(_)) if again.is_some() && latest.stream == Some(sid) => {
-                latest.look = again;
-                false
-            }
-            (_, Some(_)) => {
+                return place == Place::Stray && self.looks(id, look);
+            } else if look.leaves {
+                self.end(look.from);
+            } else if let Some(f) = self.files.get_mut(&id) {
                 f.looks <<= 1;
-                false
             }
-            _ => false,
         }
+        let told_all = self.files.get(&id).is_some_and(|f| f.told_all);
+        let from = at.filter(|_| place == Place::Stray).and_then(|sid| Some((sid, self.streams.get(sid)?)));
+        let anew = from.and_then(|(from, s)| {
+            let leaves = s.course == Course::Forward;
+            let within = told_all && (s.next..s.frontier).contains(&pages.start.0);
+            let ahead = s.course == Course::Seed && s.next <= pages.start.0;
+            let look = Look { from, next: s.next, first: pages.start.0, end: pages.end().0, leaves };
+            (ahead || leaves && within).then_some(look)
+        });
+        if let Some(latest) = self.latest.get_mut(&actor) {
+            latest.look = anew;
+        }
+        anew.is_some_and(|look| self.looks(id, look))
+    }
+
+    /// A look came true; `at` is what its reader read last: the run that was taken to begin where he looked, perhaps.
+    fn came_true(&mut self, id: FileId, look: Look, at: Option<StreamId>) {
+        if !look.leaves {
+            if let Some(f) = self.files.get_mut(&id) {
+                f.looks = f.looks << 1 | 1;
+            }
+            if let Some(s) = self.streams.get_mut(look.from) {
+                s.looked = look.end;
+            }
+        }
+        if let Some(there) = at.filter(|&there| there != look.from) {
+            self.dismiss(there);
+        }
+    }
+
+    /// Whether a look is believed, or in what is out for its run.
+    fn looks(&mut self, id: FileId, look: Look) -> bool {
+        let believed = !look.leaves && self.files.get(&id).is_some_and(File::believes_looks);
+        let Some(s) = self.streams.get_mut(look.from) else { return false };
+        if believed {
+            s.looked = look.end;
+        }
+        believed || look.first < s.frontier
     }
 
     /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others.

@@ -59,8 +59,8 @@ impl Wave {
             f.density.served(pages.start, marked * SAMPLE);
         }
         self.leave_stride(id, actor, place, pages);
-        self.leave_run(id, actor, place, pages);
         let looks = self.look(id, actor, place, pages);
+        self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.read_of_late += missing;
@@ -104,7 +104,7 @@ impl Wave {
 
     /// R9: where looks are believed, what lies between is fetched at the look.
     fn plan_looked(&mut self, now: Nanos, look: Look, pages: Extent) {
-        if self.streams.get(look.from).is_some_and(|s| s.looked == look.end) {
+        if !look.leaves && self.streams.get(look.from).is_some_and(|s| s.looked == look.end) {
             self.plan_stream(now, look.from, pages, Why("R9 its reader looked so far"));
         }
     }
@@ -256,7 +256,8 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.served = Some(now);
         match s.course {
-            Course::Forward | Course::Backward if latest.missing == 0 => {
+            // Who only looks ahead (R9) does not go on there.
+            Course::Forward | Course::Backward if latest.missing == 0 && latest.look.is_none() => {
                 self.grow(sid);
                 self.plan_stream(now, sid, pages, Why("R3 waited"));
                 self.plan_sisters(now, sid, pages);
@@ -307,7 +308,9 @@ impl Wave {
         let n = pages.count.0;
         let cap = self.share();
         let cheap = self.cheap(f);
-        let own = f.lengths.promise(n, PageCount(cap), cheap);
+        // Where looks are believed (R9) nothing is fetched in vain to find longer runs: the look will tell.
+        let longest = if f.believes_looks() { f.lengths.longest().saturating_sub(n) } else { cap };
+        let own = f.lengths.promise(n, PageCount(cap.min(longest)), cheap);
         // What other files taught is believed while half of what it led to here came true.
         let others = own.is_none() && (f.guesses < 4 || 2 * f.guesses_kept >= f.guesses);
         let known = if others { self.lengths.promise(n, PageCount(cap), cheap) } else { own };

@@ -83,6 +83,9 @@ pub(crate) struct Stream {
     pub(crate) begun: (u64, u64),
 }
 
+/// Pages that come with one that is told where all are: a fault maps 16 around it, and its reader may touch them in any order.
+pub(crate) const UNTOLD_MAX: u64 = 31;
+
 impl Stream {
     /// A stream of one read of `request` pages at `start`.
     pub(crate) fn seed(file: FileId, start: u64, request: u64, now: Nanos) -> Self {
@@ -120,6 +123,13 @@ impl Stream {
             Course::Stride { run, .. } => run * self.reads,
             Course::Seed | Course::Forward => self.next.saturating_sub(self.first),
         }
+    }
+
+    /// Pages that it had when it ended: to where its reader had looked, if what he did not tell of is all that was left.
+    pub(crate) fn length(&self) -> u64 {
+        let looked =
+            self.course == Course::Forward && (self.next..=self.next + UNTOLD_MAX).contains(&self.looked);
+        if looked { self.looked - self.first } else { self.progress() }
     }
 
     /// The run of a stride that was read last; `None` for another stream, and for a stride beyond all page numbers.
