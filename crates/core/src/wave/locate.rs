@@ -389,6 +389,7 @@ impl Wave {
     /// Where all is told, a reader in the middle of a run may look ahead in what is out for it as well. If he does not come back
     /// he has left it.
     pub(super) fn look(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
+        let told_all = self.files.get(&id).is_some_and(|f| f.told_all);
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
         let before = core::mem::take(&mut latest.look);
         let mut at = latest.stream;
@@ -397,7 +398,7 @@ impl Wave {
             _ => None,
         };
         if let Some(look) = before {
-            let moved = self.streams.get(look.from).is_some_and(|s| s.next != look.next);
+            let moved = told_all && self.streams.get(look.from).is_some_and(|s| s.next != look.next);
             if moved || continues == Some(look.from) {
                 self.came_true(id, look, at);
                 at = Some(look.from);
@@ -414,7 +415,6 @@ impl Wave {
                 f.looks <<= 1;
             }
         }
-        let told_all = self.files.get(&id).is_some_and(|f| f.told_all);
         let from = at.filter(|_| place == Place::Stray).and_then(|sid| Some((sid, self.streams.get(sid)?)));
         let anew = from.and_then(|(from, s)| {
             let leaves = s.course == Course::Forward;
