@@ -165,8 +165,9 @@ impl Brain {
     }
 }
 
-/// Of the first ranges of at most `room` pages those that make at most `runs_max` runs, of `room` pages with their gaps: whole runs,
-/// the first first. And the runs, in the order in which the first page of each is read. What lies no further apart than `gap` is one.
+/// Takes ranges from the front that make runs of at most `room` pages, gaps included; of more runs than `runs_max` those that are
+/// read first, whole, and the other ranges stay. And the runs, in the order in which the first page of each is read. What lies no
+/// further apart than `gap` is one run.
 fn batch(ranges: &mut VecDeque<Extent>, room: u64, runs_max: usize, gap: u64) -> (Vec<Extent>, Vec<Extent>) {
     let (mut count, mut near) = (0, Vec::new());
     while count < room
@@ -182,25 +183,17 @@ fn batch(ranges: &mut VecDeque<Extent>, room: u64, runs_max: usize, gap: u64) ->
     }
     loop {
         let mut runs = runs(&near, gap);
-        let mut left = room;
-        let fits = runs.iter().take(runs_max).take_while(|run| {
-            let fits = run.count.0 <= left;
-            left = left.saturating_sub(run.count.0);
-            fits
-        });
-        let fit = fits.count();
-        if fit == 0 && near.len() > 1 {
-            // The first run is more than there is room for.
+        let pages: u64 = runs.iter().map(|run| run.count.0).sum();
+        if pages > room && near.len() > 1 {
             for range in near.drain(near.len() * 7 / 8..).rev() {
                 ranges.push_front(range);
             }
             continue;
         }
-        let all = runs.len();
-        runs.truncate(fit.max(1));
-        if runs.len() == all {
+        if runs.len() <= runs_max {
             return (near, runs);
         }
+        runs.truncate(runs_max);
         let mut sorted = runs.clone();
         sorted.sort_unstable();
         let told = |range: &Extent| {
