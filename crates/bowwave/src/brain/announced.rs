@@ -93,10 +93,7 @@ impl Announced {
     /// What a reader at `pages` brings at once: as much of the run that holds it as a trip is worth.
     pub(super) fn trip(&self, file: u32, pages: Extent, gap: PageCount) -> Extent {
         let most = (TRIP_GAPS * gap.0).clamp(READER_MAX, TRIP_MAX);
-        let run = self.of(file).filter_map(|batch| {
-            let at = batch.runs.partition_point(|run| run.start <= pages.start).checked_sub(1)?;
-            Some(batch.runs[at]).filter(|run| run.contains(pages.start))
-        });
+        let run = self.of(file).filter_map(|batch| holding(&batch.runs, pages.start));
         let end = run.map(Extent::end).max().unwrap_or(pages.end());
         Extent { count: end.since(pages.start).min(PageCount(most)), ..pages }
     }
@@ -181,31 +178,33 @@ fn batch(ranges: &mut VecDeque<Extent>, room: u64, runs_max: usize, gap: u64) ->
         count += part.count.0;
         near.push(part);
     }
-    loop {
-        let mut runs = runs(&near, gap);
-        let pages: u64 = runs.iter().map(|run| run.count.0).sum();
-        if pages > room && near.len() > 1 {
-            for range in near.drain(near.len() * 7 / 8..).rev() {
-                ranges.push_front(range);
-            }
-            continue;
-        }
-        if runs.len() <= runs_max {
-            return (near, runs);
-        }
-        runs.truncate(runs_max);
-        let mut sorted = runs.clone();
-        sorted.sort_unstable();
-        let told = |range: &Extent| {
-            let at = sorted.partition_point(|run| run.start <= range.start);
-            at > 0 && sorted[at - 1].contains(range.start)
-        };
-        let (taken, later): (Vec<Extent>, Vec<Extent>) = near.into_iter().partition(told);
-        for range in later.into_iter().rev() {
-            ranges.push_front(range);
-        }
-        return (taken, runs);
+    let mut found = runs(&near, gap);
+    while near.len() > 1 && found.iter().map(|run| run.count.0).sum::<u64>() > room {
+        put_back(ranges, near.drain(near.len() * 7 / 8..));
+        found = runs(&near, gap);
     }
+    if found.len() <= runs_max {
+        return (near, found);
+    }
+    found.truncate(runs_max);
+    let mut sorted = found.clone();
+    sorted.sort_unstable();
+    let (taken, later): (Vec<Extent>, Vec<Extent>) =
+        near.into_iter().partition(|range| holding(&sorted, range.start).is_some());
+    put_back(ranges, later.into_iter());
+    (taken, found)
+}
+
+fn put_back(ranges: &mut VecDeque<Extent>, back: impl DoubleEndedIterator<Item = Extent>) {
+    for range in back.rev() {
+        ranges.push_front(range);
+    }
+}
+
+/// Which of these runs, by where they begin, holds `page`. O(log n).
+fn holding(runs: &[Extent], page: PageIndex) -> Option<Extent> {
+    let at = runs.partition_point(|run| run.start <= page).checked_sub(1)?;
+    Some(runs[at]).filter(|run| run.contains(page))
 }
 
 /// `ranges` as runs over gaps of up to `gap` pages, in the order in which the first page of each comes in `ranges`.

@@ -20,8 +20,8 @@ use crate::units::{Extent, FileId, PageCount, PageIndex};
 const PROVED_READS: u64 = 8;
 
 impl Wave {
-    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended, unless he may only look there; and, where all is told, one that began at
-    /// a run of a stride when its reader comes to the next.
+    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended, unless he may only look there; and,
+    /// where all is told, one that began at a run of a stride when its reader comes to the next.
     pub(super) fn leave_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
         let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id) else { return };
         let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {

@@ -260,7 +260,8 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
 /// not known yet, a thirty-second of what is out `unread`, or where requests overlap, of what is wanted for no stream the part of each
-/// request that there is room for, up to half of what one connection carries in a latency. At least 128 KiB, at most what the driver can send it.
+/// request that there is room for, up to half of what one connection carries in a latency. At least 128 KiB, at most what the
+/// driver can send it.
 ///
 /// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 16 MiB out 512 KiB, then 1 MiB;
 /// 1 MiB at once where the program said that it needs 64 MiB.
