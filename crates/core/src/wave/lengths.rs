@@ -12,9 +12,17 @@
 //! With 85 % demanded, the answer is 131: 112 certain pages may carry 19 in vain. A uniformly random reader leaves only runs of one
 //! read, so the answer for a fresh read is 0; and where fewer than four runs came so far, there is no answer.
 //!
-//! Where a wait costs as much as many pages, a few of them may be in vain more often. Members of an archive of 2, 8, 14 and so
-//! on to 56 pages: of 14 pages 85 % is used. On a disk whose seek takes as long as 200 pages, 24 cost little: half used is enough for
-//! those, and 24 it is.
+//! Where a wait costs as much as many pages, more of them may be in vain. Which window is best depends on those behind it, so they
+//! are weighed from the longest run down. Members of an archive of 2, 8, 14 and so on to 56 pages, of which one page was read; on a
+//! disk whose seek takes as long as 200 pages a wait may cost 25:
+//!
+//! ```text
+//! windows        used              waits and pages in vain up to the end, for each member
+//! 13, 18, 24     86, 86, 63 %      1.1 waits +  7.2 pages in vain, as dear as 34.7 pages
+//! 25, 30         76, 60 %          0.5       + 12.0                          24.5
+//! 37, 18         66, 67 %          0.3       + 14.4                          21.9, the least
+//! 43, 12         61, 75 %          0.2       + 17.4                          22.4
+//! ```
 
 use crate::units::PageCount;
 
@@ -27,8 +35,8 @@ pub(super) const NEAR: u64 = 16;
 
 /// Of a window cut or raised by R9 this share must be used on average.
 pub(super) const USED_PERCENT: u64 = 85;
-/// And of one that is cheap.
-const CHEAP_USED_PERCENT: u64 = 50;
+/// And of one that saves waits.
+const WEIGHED_USED_PERCENT: u64 = 50;
 
 /// Lengths of the last runs that ended: in the order of their ends, and by length.
 #[derive(Clone, Debug)]
@@ -73,11 +81,30 @@ impl Lengths {
     }
 
     /// What is worth fetching ahead of a run that has come `progress` pages: the largest window, at most `most` pages, of which
-    /// 85 % is used, or the largest of at most `cheap` pages of which half is used: in vain they cost less than the waits that
-    /// they save. `None` where too few runs came so far. O([`RUNS_MAX`]).
-    pub(crate) fn promise(&self, progress: u64, most: PageCount, cheap: PageCount) -> Option<PageCount> {
+    /// 85 % is used; or, if that is more, the one that weighs waits against pages in vain. `None` where too few runs came so far.
+    /// O([`RUNS_MAX`]^2).
+    pub(crate) fn promise(&self, progress: u64, most: PageCount, wait: PageCount) -> Option<PageCount> {
         let sure = self.window(progress, most, USED_PERCENT)?;
-        Some(sure.max(self.window(progress, most.min(cheap), CHEAP_USED_PERCENT)?))
+        Some(sure.max(self.weighed(progress, wait).min(most)))
+    }
+
+    /// The window for a run that has come `progress` pages with which what waits cost and what is fetched in vain are least up to its
+    /// end: a wait costs as much as `wait` pages. It ends where a witness did, for from there to the next is in vain; and half of it
+    /// is used on average.
+    ///
+    /// From the longest witness down: what those cost that go on behind one is known when that one is looked at.
+    fn weighed(&self, progress: u64, wait: PageCount) -> PageCount {
+        let kept = &self.sorted[..self.count.min(RUNS_MAX)];
+        let left = &kept[kept.partition_point(|&l| u64::from(l) < progress)..];
+        if left.len() < WITNESSES_MIN {
+            return PageCount(0);
+        }
+        // costs[i]: what those cost, in pages, that go on behind left[i], from the wait there on.
+        let mut costs = [0; RUNS_MAX];
+        for i in (0..left.len() - 1).rev() {
+            (costs[i], _) = best_window(u64::from(left[i]), &left[i + 1..], &costs[i + 1..], wait.0);
+        }
+        PageCount(best_window(progress, left, &costs, wait.0).1)
     }
 
     /// The largest window, at most `most` pages, of which at least `used_percent` is used on average by a run that has
@@ -116,6 +143,26 @@ impl Lengths {
     }
 }
 
+/// What the runs in `left` cost, and the window that is best for them at `from`, where `costs` is what those cost that go on
+/// behind each.
+fn best_window(from: u64, left: &[u32], costs: &[u64], wait: u64) -> (u64, u64) {
+    let (mut best, mut shorter) = ((u64::MAX, 0), 0);
+    for (i, &l) in left.iter().enumerate() {
+        let w = u64::from(l) - from;
+        shorter += w;
+        if left.get(i + 1) == Some(&l) {
+            continue;
+        }
+        let longer = (left.len() - i - 1) as u64;
+        let (used, fetched) = (shorter + longer * w, left.len() as u64 * w);
+        if 100 * used < WEIGHED_USED_PERCENT * fetched {
+            break;
+        }
+        best = best.min((fetched - used + longer * wait + costs[i], w));
+    }
+    best
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,12 +194,48 @@ mod tests {
     }
 
     #[test]
-    fn where_pages_are_cheap_half_used_is_enough() {
+    fn waits_are_weighed_against_pages_in_vain() {
         let lengths = after(&[2, 8, 14, 20, 26, 32, 38, 44, 50, 56]);
+        let promise =
+            |progress, wait| lengths.promise(progress, PageCount(999), PageCount(wait)).map(|w| w.0);
+        assert_eq!((promise(1, 25), promise(38, 25)), (Some(37), Some(18)));
+        // Where a wait costs little, what is mostly used is enough.
+        assert_eq!((promise(1, 3), promise(1, 10)), (Some(14), Some(25)));
         assert_eq!(lengths.window(1, PageCount(999), 85), Some(PageCount(14)));
-        assert_eq!(lengths.promise(1, PageCount(999), PageCount(24)), Some(PageCount(24)));
-        assert_eq!(lengths.promise(1, PageCount(999), PageCount(3)), Some(PageCount(14)));
         assert_eq!(after(&[1; 40]).promise(1, PageCount(256), PageCount(24)), Some(PageCount(0)));
+    }
+
+    #[test]
+    fn no_other_windows_cost_less() {
+        // Every way to cut 12 pages into windows of which half is used, against runs drawn.
+        let cost = |runs: &[u64], cuts: u64, wait: u64| -> Option<u64> {
+            let (mut cost, mut from) = (0, 0);
+            for end in (1..=12).filter(|end| cuts >> (end - 1) & 1 == 1) {
+                let left: alloc::vec::Vec<u64> =
+                    runs.iter().filter(|&&l| from == 0 || l > from).map(|l| l - from).collect();
+                let (n, w) = (left.len() as u64, end - from);
+                let used: u64 = left.iter().map(|&l| l.min(w)).sum();
+                if 2 * used < n * w {
+                    return None;
+                }
+                cost += n * w - used + wait * if from == 0 { 0 } else { n };
+                from = end;
+            }
+            runs.iter().all(|&l| l <= from).then_some(cost)
+        };
+        let mut state = 7u64;
+        for wait in (0..200).map(|i| i % 9) {
+            let runs: alloc::vec::Vec<u64> = (0..6)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    1 + (state >> 33) % 12
+                })
+                .collect();
+            let least = (0..1 << 12).filter_map(|cuts| cost(&runs, cuts, wait)).min();
+            let w = after(&runs).weighed(0, PageCount(wait)).0;
+            let ours = (0..1u64 << 12).filter(|cuts| u64::from(cuts.trailing_zeros()) + 1 == w);
+            assert_eq!(ours.filter_map(|cuts| cost(&runs, cuts, wait)).min(), least, "{runs:?}, {wait}: {w}");
+        }
     }
 
     #[test]

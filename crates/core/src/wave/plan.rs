@@ -307,13 +307,13 @@ impl Wave {
         }
         let n = pages.count.0;
         let cap = self.share();
-        let cheap = self.cheap(f);
+        let wait = self.wait_pages(f);
         // Where looks are believed (R9) nothing is fetched in vain to find longer runs: the look will tell.
         let longest = if f.believes_looks() { f.lengths.longest().saturating_sub(n) } else { cap };
-        let own = f.lengths.promise(n, PageCount(cap.min(longest)), cheap);
+        let own = f.lengths.promise(n, PageCount(cap.min(longest)), wait);
         // What other files taught is believed while half of what it led to here came true.
         let others = own.is_none() && (f.guesses < 4 || 2 * f.guesses_kept >= f.guesses);
-        let known = if others { self.lengths.promise(n, PageCount(cap), cheap) } else { own };
+        let known = if others { self.lengths.promise(n, PageCount(cap), wait) } else { own };
         let (ahead, why, pattern) = match known {
             Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
             _ if f.sequential || pages.start.0 == 0 && known.is_none() => {

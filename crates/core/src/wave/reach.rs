@@ -61,7 +61,7 @@ impl Wave {
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
-        let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.cheap(f));
+        let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.wait_pages(f));
         let known = by(&f.lengths).or_else(|| by(&self.lengths));
         match known {
             _ if s.next < s.looked
@@ -136,8 +136,8 @@ impl Wave {
         self.asked_for(f, self.share_of(streams))
     }
 
-    /// Pages that come in an eighth of the time of a wait: half of them may be in vain (R9). 24 on hdd, 82 on s3, 3 on nfs.
-    pub(super) fn cheap(&self, f: &File) -> PageCount {
+    /// Pages in vain that a wait is worth: those that come in an eighth of its time (R9). 24 on hdd, 82 on s3, 3 on nfs.
+    pub(super) fn wait_pages(&self, f: &File) -> PageCount {
         PageCount(self.unit(f) / 8)
     }
 
