@@ -377,10 +377,13 @@ impl Device {
     /// ```text
     /// hdd, reverse windows of 8 x 128 KiB: 18.5 ms = 8 x 1.3 ms + 8 ms, one jump: it costs 8 ms of 8 ms, overlap 1
     /// nfs, 32 streams: 128 KiB each 0.5 ms = 0.5 ms + 0, a jump each: it costs nothing, overlap 16 (the most)
+    /// hdd, files of 8 MiB as 8 x 1 MiB, one at a time: each jump was sent alone; that it costs a whole latency does not say that
+    ///     they overlapped as much as they were together, and what ends with fewer than four under way says nothing at all
     /// ```
     fn weigh(&mut self, now: Nanos, bytes: Bytes, under_way: u32, sent: Sent) {
         if under_way < TOGETHER_MIN {
             self.busy_since = now;
+            return;
         }
         let rate = u128::from(self.connection_rate());
         self.busy_ns += now.since(self.busy_since).0;
@@ -392,8 +395,9 @@ impl Device {
             let cost = self.busy_ns.saturating_sub(self.carrying_ns) / self.jumps;
             let latency = self.latency().map_or(0, |l| l.0);
             let overlap = (256 * latency / cost.max(1)).clamp(256, OVERLAP_MAX * 256);
-            // Where they overlapped about as much as they were together, more would have overlapped more.
-            let all = 2 * overlap * self.jumps >= 256 * self.flying;
+            // Where several overlapped about as much as they were together, more would have overlapped more.
+            let together = self.flying >= u64::from(TOGETHER_MIN) * self.jumps;
+            let all = together && 2 * overlap * self.jumps >= 256 * self.flying;
             let overlap = if all { OVERLAP_MAX * 256 } else { overlap };
             self.overlap_256 = if self.weighed { (self.overlap_256 + overlap) / 2 } else { overlap };
             self.weighed = true;
@@ -455,6 +459,31 @@ pub(super) mod tests {
         device.timed_alone(Nanos::from_us(13_600));
         device.timed_alone(Nanos::from_us(8_100));
         assert_eq!(device.latency(), Some(Nanos::from_us(8_100)));
+    }
+
+    /// Sends `count` requests of `pages` pages to a head, one behind the other, 8 ms before the first, 41 us a page.
+    fn burst(device: &mut Device, now: &mut Nanos, count: u64, pages: u64) {
+        let (begun, bytes) = (*now, Bytes(pages * 4096));
+        let sent: alloc::vec::Vec<Sent> = (0..count).map(|i| device.issued(begun, i == 0)).collect();
+        for (i, sent) in (1..).zip(sent) {
+            *now = Nanos(begun.0 + 8_000_000 + i * pages * 40_960);
+            device.finished(*now, bytes, Nanos(now.0 - begun.0), sent);
+        }
+    }
+
+    #[test]
+    fn files_fetched_one_at_a_time_do_not_make_a_head_look_parallel() {
+        let (mut device, mut now) = (Device::default(), Nanos(0));
+        device.timed_alone(Nanos::from_ms(8));
+        for _ in 0..100 {
+            burst(&mut device, &mut now, 8, 256);
+            // Members of an archive, one after the other.
+            for _ in 0..12 {
+                burst(&mut device, &mut now, 1, 24);
+            }
+            assert!(!device.overlaps());
+        }
+        assert!(device.trip_pages() > 0);
     }
 
     /// Eight requests of 4 KiB go out at once; the first of them comes back last, after 122 ms in a queue with an elevator.
