@@ -49,7 +49,11 @@ impl Wave {
         self.counters.reads += 1;
         let marked = f.table.clear(PageBit::Mark, pages).0;
         self.began_quietly(now, id, pages);
+        if let Some(before) = self.latest.get(&actor).map(|l| l.file).filter(|&before| before != id) {
+            self.leave_file(before);
+        }
         let place = self.place(id, pages);
+        self.count_place(id, place);
         let in_stream =
             matches!(place, Place::Continues(sid) if self.streams.get(sid).is_some_and(|s| s.reads > 2));
         if marked > 0
@@ -305,6 +309,10 @@ impl Wave {
         if f.random || self.losing && !f.sequential {
             return;
         }
+        if missing > 0 && self.buy_whole(now, id, pages) {
+            return;
+        }
+        let f = &self.files[&id];
         let n = pages.count.0;
         let cap = self.share();
         let wait = self.wait_pages(f);
@@ -362,7 +370,12 @@ impl Wave {
         let Some((region, why)) = f.density.read(pages, latency.0, f.end, terms, price) else {
             return;
         };
-        let why = Why(why);
+        self.buy(now, id, pages, region, Why(why));
+    }
+
+    /// R11: fetches all of a region because of a read.
+    pub(super) fn buy(&mut self, now: Nanos, id: FileId, pages: Extent, region: Extent, why: Why) {
+        let Some(f) = self.files.get_mut(&id) else { return };
         // Every eighth page of what is bought is marked, to learn how much of it is read.
         for page in (region.start.0..region.end().0).step_by(SAMPLE as usize) {
             if !f.table.has(PageBit::Used, PageIndex(page)) {

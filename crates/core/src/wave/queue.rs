@@ -13,6 +13,7 @@
 use super::Config;
 use super::device::{Device, Sent};
 use super::stream::StreamId;
+use super::wholes::Wholes;
 use crate::decision::Why;
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -168,6 +169,7 @@ impl Queue {
             demand: Line::default(),
             urgent: Line::default(),
             ahead: Line::default(),
+            wholes: Wholes::default(),
             waiting: BTreeSet::new(),
             last_end: (FileId(0), 0),
             run: 0,
@@ -235,6 +237,8 @@ pub(super) struct Queue {
     pub(super) demand: Line,
     pub(super) urgent: Line,
     pub(super) ahead: Line,
+    /// What files of it that were left say of the next (R11).
+    pub(super) wholes: Wholes,
     /// Readers that wait for the device.
     pub(super) waiting: BTreeSet<u32>,
     /// Where the latest request ended, and how many pages have gone out since it last jumped.
