@@ -14,6 +14,7 @@
 //! The rule compares a request's time with the best time seen of a request of its size class, so a slow device is not
 //! mistaken for a busy one (delay-based congestion control, as TCP Vegas has it).
 
+use super::jumps::{Arrival, Jumps};
 use crate::units::{Bytes, Nanos};
 
 /// Requests in flight that even an unknown or busy device gets: two for each of a few streams.
@@ -34,11 +35,6 @@ const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 const RATE_UNKNOWN: u64 = 100_000_000;
 /// And at most, whatever a single fetch seemed to show: 2 GB/s.
 const RATE_MAX: u64 = 2_000_000_000;
-/// Requests under way of which it can be told whether they overlap: a head serves four one by one, and what
-/// serves two of them at once is taken to serve more.
-const TOGETHER_MIN: u32 = 4;
-/// Requests that a device is taken to overlap at most.
-const OVERLAP_MAX: u64 = 16;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
 const ROUND_NS_MIN: u64 = 10_000_000;
 /// A burst tells what a device carries from so many bytes on: a few requests.
@@ -73,17 +69,7 @@ pub(crate) struct Device {
     burst_bytes: u64,
     /// and what such bursts carried a second, without the latency at their begin: the mean of the latest.
     burst_rate: u64,
-    /// Small requests that the device works on at once, in 1/256: 16 until it is known better.
-    overlap_256: u64,
-    /// Whether it was measured.
-    weighed: bool,
-    /// Since the overlap was last reckoned: time with requests under way, time that their bytes take, jumps.
-    busy_since: Nanos,
-    busy_ns: u64,
-    carrying_ns: u64,
-    jumps: u64,
-    /// Requests that were under way when those were sent, summed.
-    flying: u64,
+    jumps: Jumps,
 }
 
 impl Default for Device {
@@ -108,13 +94,7 @@ impl Default for Device {
             burst_since: Nanos(0),
             burst_bytes: 0,
             burst_rate: 0,
-            overlap_256: 16 * 256,
-            weighed: false,
-            busy_since: Nanos(0),
-            busy_ns: 0,
-            carrying_ns: 0,
-            jumps: 0,
-            flying: 0,
+            jumps: Jumps::default(),
         }
     }
 }
@@ -219,10 +199,10 @@ impl Device {
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
     /// times what one latency carries. 3.2 MB for a head that seeks, 0 where requests overlap.
     pub(crate) fn trip_pages(&self) -> u64 {
-        if self.overlap_256 >= 4 * 256 {
+        if self.jumps.overlap_256() >= 4 * 256 {
             return 0;
         }
-        4 * self.unit().0 / (self.overlap_256 / 256) / crate::units::PAGE_SIZE
+        4 * self.unit().0 / (self.jumps.overlap_256() / 256) / crate::units::PAGE_SIZE
     }
 
     /// Bytes a second at best, if anything was measured.
@@ -258,7 +238,7 @@ impl Device {
         if self.latency().is_none() {
             return Bytes(16384);
         }
-        Bytes(256 * self.unit().0 / self.overlap_256.max(256))
+        Bytes(256 * self.unit().0 / self.jumps.overlap_256())
     }
 
     /// Bytes a second that a long fetch may count on behind its first latency: what bursts carried so, the best rate measured, or
@@ -299,12 +279,12 @@ impl Device {
 
     /// Whether it was seen how many requests the device serves at once.
     pub(crate) fn weighed(&self) -> bool {
-        self.weighed
+        self.jumps.weighed()
     }
 
     /// Whether the device is known to work at several requests at once.
     pub(crate) fn overlaps(&self) -> bool {
-        self.weighed && self.trip_pages() == 0
+        self.jumps.weighed() && self.trip_pages() == 0
     }
 
     /// Whether it does, and so many streams are more than it takes requests at once.
@@ -315,7 +295,7 @@ impl Device {
     /// A request of ours goes out; `jump` if it does not continue the one sent before.
     pub(crate) fn issued(&mut self, now: Nanos, jump: bool) -> Sent {
         if self.in_flight == 0 {
-            self.busy_since = now;
+            self.jumps.begun(now);
             (self.burst_since, self.burst_bytes) = (now, 0);
             self.round_start = now;
             self.round_bytes = 0;
@@ -326,7 +306,6 @@ impl Device {
 
     /// A request of ours of `bytes` has arrived `took` after it went out.
     pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, sent: Sent) {
-        let under_way = self.in_flight;
         self.gone();
         let class = class(bytes);
         if sent.alone() {
@@ -341,7 +320,10 @@ impl Device {
         if sent.alone() || self.latency().is_none() {
             self.timed(now, bytes, took);
         }
-        self.weigh(now, bytes, under_way, sent);
+        let carrying_ns = (u128::from(bytes.0) * 1_000_000_000 / u128::from(self.connection_rate())) as u64;
+        let (Sent { jump, together }, last) = (sent, self.in_flight == 0);
+        let arrival = Arrival { took_ns: took.0, carrying_ns, jump, together, last };
+        self.jumps.arrived(now, arrival, self.latency().map_or(0, |l| l.0));
         self.burst_bytes += bytes.0;
         if self.in_flight == 0 && self.burst_bytes >= BURST_MIN {
             let all = now.since(self.burst_since).0;
@@ -371,40 +353,6 @@ impl Device {
         }
     }
 
-    /// Learns what a jump costs while several requests are under way: the time that passes between arrivals, less what
-    /// carrying the bytes takes. A head pays a seek for each; where requests overlap, the time is all spent on carrying.
-    ///
-    /// ```text
-    /// hdd, reverse windows of 8 x 128 KiB: 18.5 ms = 8 x 1.3 ms + 8 ms, one jump: it costs 8 ms of 8 ms, overlap 1
-    /// nfs, 32 streams: 128 KiB each 0.5 ms = 0.5 ms + 0, a jump each: it costs nothing, overlap 16 (the most)
-    /// hdd, files of 8 MiB as 8 x 1 MiB, one at a time: each jump was sent alone; that it costs a whole latency does not say that
-    ///     they overlapped as much as they were together, and what ends with fewer than four under way says nothing at all
-    /// ```
-    fn weigh(&mut self, now: Nanos, bytes: Bytes, under_way: u32, sent: Sent) {
-        if under_way < TOGETHER_MIN {
-            self.busy_since = now;
-            return;
-        }
-        let rate = u128::from(self.connection_rate());
-        self.busy_ns += now.since(self.busy_since).0;
-        self.carrying_ns += (u128::from(bytes.0) * 1_000_000_000 / rate) as u64;
-        self.jumps += u64::from(sent.jump);
-        self.flying += u64::from(sent.jump) * u64::from(sent.together);
-        self.busy_since = now;
-        if self.jumps >= 8 {
-            let cost = self.busy_ns.saturating_sub(self.carrying_ns) / self.jumps;
-            let latency = self.latency().map_or(0, |l| l.0);
-            let overlap = (256 * latency / cost.max(1)).clamp(256, OVERLAP_MAX * 256);
-            // Where several overlapped about as much as they were together, more would have overlapped more.
-            let together = self.flying >= u64::from(TOGETHER_MIN) * self.jumps;
-            let all = together && 2 * overlap * self.jumps >= 256 * self.flying;
-            let overlap = if all { OVERLAP_MAX * 256 } else { overlap };
-            self.overlap_256 = if self.weighed { (self.overlap_256 + overlap) / 2 } else { overlap };
-            self.weighed = true;
-            (self.busy_ns, self.carrying_ns, self.jumps, self.flying) = (0, 0, 0, 0);
-        }
-    }
-
     /// A request of ours is not in flight any more, whatever became of it.
     pub(crate) fn gone(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -417,21 +365,21 @@ pub(super) mod tests {
     use alloc::collections::BinaryHeap;
     use core::cmp::Reverse;
 
-    /// Keeps a device of `slots` that takes `latency_us` a request as full as it may be, for `n` requests.
+    /// Keeps a device of `slots` that takes `latency_us` a request as full as it may be, for `n` requests and those under way then.
     pub(in crate::wave) fn play(slots: usize, latency_us: u64, n: usize) -> Device {
         let mut device = Device::default();
         let mut free: BinaryHeap<Reverse<u64>> = (0..slots).map(|_| Reverse(0)).collect();
         let mut flying: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
         let mut sent = alloc::collections::VecDeque::new();
         let mut now = 0;
-        for _ in 0..n {
-            while device.has_room(0) {
+        for i in 0.. {
+            while i < n && device.has_room(0) {
                 let start = free.pop().unwrap().0.max(now);
                 free.push(Reverse(start + latency_us * 1000));
                 flying.push(Reverse((start + latency_us * 1000, now)));
                 sent.push_back(device.issued(Nanos(now), true));
             }
-            let Reverse((done, issued)) = flying.pop().unwrap();
+            let Some(Reverse((done, issued))) = flying.pop() else { break };
             now = done;
             let sent = sent.pop_front().unwrap();
             device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued), sent);

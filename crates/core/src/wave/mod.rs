@@ -43,6 +43,7 @@ mod ends;
 mod footprint;
 mod in_step;
 mod input;
+mod jumps;
 mod lengths;
 mod locate;
 mod losses;

@@ -1,0 +1,204 @@
+//! How many small requests a device works on at once: learnt from what it costs to go elsewhere while others are under way.
+//!
+//! A head pays a seek for each jump. Where requests overlap, the time between two arrivals is all spent on carrying. But a request
+//! that went out when nothing else was under way comes one latency later from either; so only that counts which the request's own
+//! latency does not explain:
+//!
+//! ```text
+//! it had stood in line for a latency when the one before it came     what passed since then is what it cost, and its carrying
+//! it came within 1 1/2 latencies, and four were under way with it    its jump cost nothing
+//! neither: it begins a leg, with those behind it that do not jump    as in the first case, if they carry for a latency in all:
+//!                                                                    several connections would have brought them sooner
+//!
+//! hdd, reverse windows of 8 x 128 KiB           18.5 ms = 8 ms + 8 x 1.3 ms, one jump: 8 ms of 8 ms, overlap 1
+//! nfs, 32 streams, 128 KiB each                 0.5 ms = 0.5 ms, a jump each: nothing, overlap 16 (the most)
+//! s3, 136 pages at a time, 5 requests           31 ms, of which 5.6 are carrying: a leg too short to say anything
+//! s3, files of 8 MiB, 8 requests                40 ms, which is less than the 84 ms that one connection takes: nothing
+//! hdd, members of an archive, one at a time     8 ms each, and each came one latency after it was sent: no word
+//! ```
+//!
+//! Eight jumps make a figure, and each figure weighs as much as all before it.
+
+use crate::units::Nanos;
+
+/// Requests under way of which it can be told whether they overlap: a head serves four one by one, and what serves two of them at
+/// once is taken to serve more.
+const TOGETHER_MIN: u32 = 4;
+/// Requests that a device is taken to overlap at most.
+const OVERLAP_MAX: u64 = 16;
+/// Jumps after which the overlap is reckoned.
+const JUMPS: u64 = 8;
+
+/// What is known of jumps.
+#[derive(Clone, Debug)]
+pub(super) struct Jumps {
+    /// Small requests that the device works on at once, in 1/256: 16 until it is known better;
+    overlap_256: u64,
+    /// and whether that was measured.
+    weighed: bool,
+    /// The latest arrival, or when the first request went out since nothing was under way.
+    since: Nanos,
+    /// Since the overlap was last reckoned: time that passed, time that the bytes take, jumps,
+    busy_ns: u64,
+    carrying_ns: u64,
+    jumps: u64,
+    /// and requests that were under way when those were sent, summed.
+    flying: u64,
+    leg: Option<Leg>,
+}
+
+/// A jump that its own latency may explain, and what came behind it.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    busy_ns: u64,
+    carrying_ns: u64,
+    /// Time that the bytes of all of it take.
+    length_ns: u64,
+    together: u32,
+}
+
+/// A request of ours that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) took_ns: u64,
+    /// What one connection takes to carry its bytes.
+    pub(super) carrying_ns: u64,
+    /// It did not continue the one sent before; so many were under way then, with it.
+    pub(super) jump: bool,
+    pub(super) together: u32,
+    /// Nothing is under way any more.
+    pub(super) last: bool,
+}
+
+impl Default for Jumps {
+    fn default() -> Self {
+        Self {
+            overlap_256: OVERLAP_MAX * 256,
+            weighed: false,
+            since: Nanos(0),
+            busy_ns: 0,
+            carrying_ns: 0,
+            jumps: 0,
+            flying: 0,
+            leg: None,
+        }
+    }
+}
+
+impl Jumps {
+    pub(super) fn overlap_256(&self) -> u64 {
+        self.overlap_256
+    }
+
+    pub(super) fn weighed(&self) -> bool {
+        self.weighed
+    }
+
+    /// Something goes out when nothing was under way.
+    pub(super) fn begun(&mut self, now: Nanos) {
+        self.since = now;
+    }
+
+    /// A request has arrived at a device of that latency.
+    pub(super) fn arrived(&mut self, now: Nanos, a: Arrival, latency_ns: u64) {
+        let gap_ns = now.since(core::mem::replace(&mut self.since, now)).0;
+        let stood = a.took_ns.saturating_sub(gap_ns) >= latency_ns;
+        let prompt = a.together >= TOGETHER_MIN && 2 * a.took_ns <= 3 * (latency_ns + a.carrying_ns);
+        if stood {
+            self.busy_ns += gap_ns;
+            self.carrying_ns += a.carrying_ns;
+        }
+        if a.jump {
+            self.close_leg(latency_ns);
+            if stood || prompt {
+                self.jumps += 1;
+                self.flying += u64::from(a.together);
+            } else {
+                let (busy_ns, carrying_ns, together) = (gap_ns, a.carrying_ns, a.together);
+                self.leg = Some(Leg { busy_ns, carrying_ns, length_ns: carrying_ns, together });
+            }
+        } else if let Some(leg) = &mut self.leg {
+            leg.length_ns += a.carrying_ns;
+            if !stood {
+                leg.busy_ns += gap_ns.min(a.carrying_ns);
+                leg.carrying_ns += a.carrying_ns;
+            }
+        }
+        if a.last {
+            self.close_leg(latency_ns);
+        }
+        if self.jumps >= JUMPS {
+            self.reckon(latency_ns);
+        }
+    }
+
+    fn close_leg(&mut self, latency_ns: u64) {
+        if let Some(leg) = self.leg.take().filter(|leg| leg.length_ns >= latency_ns) {
+            self.busy_ns += leg.busy_ns;
+            self.carrying_ns += leg.carrying_ns;
+            self.jumps += 1;
+            self.flying += u64::from(leg.together);
+        }
+    }
+
+    fn reckon(&mut self, latency_ns: u64) {
+        let cost = self.busy_ns.saturating_sub(self.carrying_ns) / self.jumps;
+        let overlap = (256 * latency_ns / cost.max(1)).clamp(256, OVERLAP_MAX * 256);
+        // Where several overlapped about as much as they were together, more would have overlapped more.
+        let several = self.flying >= u64::from(TOGETHER_MIN) * self.jumps;
+        let all = several && 2 * overlap * self.jumps >= 256 * self.flying;
+        let overlap = if all { OVERLAP_MAX * 256 } else { overlap };
+        self.overlap_256 = if self.weighed { (self.overlap_256 + overlap) / 2 } else { overlap };
+        self.weighed = true;
+        (self.busy_ns, self.carrying_ns, self.jumps, self.flying) = (0, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends `bursts` of `count` requests of `pages` pages, the first of each a jump, to a device that needs `latency_us` for a jump
+    /// and 41 us a page: one after the other, or `parallel`. Requests of one burst go out together, the next when all are there.
+    fn overlap_after(bursts: u64, count: u64, pages: u64, latency_us: u64, parallel: bool) -> Option<u64> {
+        let (mut jumps, mut now) = (Jumps::default(), Nanos(0));
+        for _ in 0..bursts {
+            let begun = now;
+            jumps.begun(now);
+            for i in 0..count {
+                let carrying_ns = pages * 41_000;
+                let carried_ns = if parallel { carrying_ns } else { (i + 1) * carrying_ns };
+                now = Nanos(begun.0 + latency_us * 1000 + carried_ns);
+                let took_ns = now.since(begun).0;
+                let (jump, together) = (i == 0, i as u32 + 1);
+                let arrival = Arrival { took_ns, carrying_ns, jump, together, last: i + 1 == count };
+                jumps.arrived(now, arrival, latency_us * 1000);
+            }
+        }
+        jumps.weighed().then_some(jumps.overlap_256())
+    }
+
+    /// The lines of the picture at the top.
+    #[test]
+    fn only_what_its_own_latency_does_not_explain_counts() {
+        assert_eq!(overlap_after(8, 8, 32, 8_000, false), Some(256), "reverse windows on hdd");
+        assert_eq!(overlap_after(8, 5, 27, 30_000, true), None, "136 pages at a time on s3");
+        assert_eq!(overlap_after(8, 8, 256, 30_000, true), Some(OVERLAP_MAX * 256), "files on s3");
+        assert_eq!(overlap_after(8, 8, 256, 8_000, false), Some(256), "files on hdd");
+        assert_eq!(overlap_after(99, 1, 24, 8_000, false), None, "members on hdd");
+    }
+
+    /// 32 streams have one request each under way, and each jumps.
+    #[test]
+    fn many_that_jump_tell_a_head_from_others() {
+        for (one_ns, overlap) in [(500_000, OVERLAP_MAX * 256), (8_500_000, 256)] {
+            let mut jumps = Jumps::default();
+            for i in 0..64 {
+                let (took_ns, carrying_ns) = (32 * one_ns, 500_000);
+                let arrival = Arrival { took_ns, carrying_ns, jump: true, together: 32, last: false };
+                jumps.arrived(Nanos(i * one_ns), arrival, 8_000_000);
+            }
+            assert_eq!(jumps.overlap_256(), overlap);
+        }
+    }
+}
