@@ -1,13 +1,14 @@
 //! R11: where reads fall thick, buy the region; pay for it first.
 //!
 //! Ski rental: a reader that misses at random rents, one device latency a read. Once the rent paid inside a region comes
-//! to the price of fetching what is missing of it, the region is bought. Regions are aligned powers of four pages; the smallest that
-//! has paid is bought, or the largest whose like have proved themselves.
+//! to a third of the price of fetching what is missing of it, the region is bought: who reads on has paid four thirds of the least, and
+//! who stops just then four times what he rented. Regions are aligned powers of four pages; the smallest that has paid is bought, or the
+//! largest whose like have proved themselves.
 //!
 //! ```text
 //! hdd (8 ms, 100 MB/s), region of 1 MiB (8 ms + 10.5 ms), blocks of 8 KiB in random order
 //!   read 1   rent  8 ms
-//!   read 3   rent 24 ms >= 18.5 ms, but three reads do not gather yet
+//!   read 3   rent 24 ms >= 6.2 ms, but three reads do not gather yet
 //!   read 4   rent 32 ms, 8 of 256 pages, in three of the four quarters -> buy [region)
 //! ```
 //!
@@ -15,17 +16,18 @@
 //! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
 //! *thick*: one page in 1024 read, while nothing is known of its like; one in 32 once three of them ended and less than a
 //! twelfth of them was read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a
-//! part of it that is thick. Regions that were bought before tell how much of them was read in the end: where that was a third,
-//! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), half must have
-//! been read, or two fifths of its like.
+//! part of it that is thick. Of a large one no more is bought than from its lowest read to its highest, and as far beyond as two reads lie
+//! apart on average. Regions that were bought before tell how much of them was read in the end: where that was a third,
+//! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), an eighth must have
+//! been read while two fifths of its like were, or nothing is known of them; else half.
 //!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, the part around the read is bought once the rent of
 //! the whole comes to its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
 //!
 //! ```text
 //! s3 (30 ms, 1 GB/s, not known), 64 MiB in random order: 30 ms + 671 ms by the guess of 100 MB/s, 30 ms + 67 ms in truth
-//!   read 4   rent 120 ms >= 30 ms + 42 ms -> buy 4 MiB     read 5, 6   it arrives, after 30 ms + 4 ms
-//!   read 7   rent 210 ms >= 30 ms + 67 ms -> buy the rest
+//!   read 4   rent 120 ms >= (30 ms + 42 ms) / 3 -> buy 4 MiB     read 5, 6   it arrives, after 30 ms + 4 ms
+//!   read 7   rent 210 ms >= (30 ms + 67 ms) / 3 -> buy the rest
 //! ```
 //!
 //! Clusters keep to no grid. One of 288 pages lies across five regions of 64 that fill and two of 256 that do not, and bought one by
@@ -48,6 +50,12 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 /// Region sizes in pages: 256 KiB, 1 MiB, 4 MiB, 16 MiB, 64 MiB.
 pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
+/// A region is bought once so many times the rent paid in it come to its price.
+const RENT: u64 = 3;
+/// Of a region of so many pages and more, 16 MiB, no more is bought than from the lowest read in it to the highest,
+const CLIPPED_MIN: u64 = 4096;
+/// and so many times the way from one read to the next, on average, beyond.
+const MARGIN: u64 = 2;
 /// Reads gather where a region has at least so many,
 const GATHER_MIN: u64 = 4;
 /// and even reading would gather as many in any region of the file once in two to this power files.
@@ -57,6 +65,8 @@ const REGIONS_MAX: usize = 4096;
 /// One page in this many must have been read; where gaps are dear, half of them;
 const THICK: u64 = 32;
 const THICK_DEAR: u64 = 2;
+/// an eighth while no three regions of its size have ended, or those that did were worth it;
+const THICK_DEAR_FIRST: u64 = 8;
 /// or one in so many while no three regions of its size have ended, or a twelfth of those that did was read.
 const THICK_FIRST: u64 = 1024;
 const FILL_THIN: u64 = 21;
@@ -93,6 +103,9 @@ const WITNESSES_MIN: u32 = 3;
 struct Region {
     count: u64,
     pages_read: u64,
+    /// The lowest page that was read, and the one behind the highest.
+    low: u64,
+    high: u64,
     paid_ns: u64,
     bought: bool,
     /// It was bought before one page in [`THICK`] was read.
@@ -104,6 +117,14 @@ struct Region {
     ended: bool,
     /// It stands in line to be looked at.
     in_line: bool,
+}
+
+impl Region {
+    /// From its lowest read to its highest, and a little beyond.
+    fn surroundings(&self) -> Extent {
+        let beyond = MARGIN * (self.high - self.low) / self.count.max(1);
+        Extent::between(PageIndex(self.low.saturating_sub(beyond)), PageIndex(self.high + beyond))
+    }
 }
 
 /// On what terms regions are bought.
@@ -185,29 +206,36 @@ impl Density {
             let region = self.regions.entry(key).or_default();
             region.count += 1;
             region.pages_read += pages.count.0;
+            region.low = if region.count == 1 { pages.start.0 } else { region.low.min(pages.start.0) };
+            region.high = region.high.max(pages.end().0);
             region.paid_ns = region.paid_ns.saturating_add(wait_ns);
             region.last = now;
             if !core::mem::replace(&mut region.in_line, true) {
                 self.line.push_back((now, key));
             }
             let region = *region;
-            let extent = Extent::new(number * scale, scale);
-            let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
-            if region.bought || extent.count.0 > most {
+            let whole = Extent::new(number * scale, scale);
+            let whole = Extent::between(whole.start, whole.end().min(PageIndex(end_of_file)));
+            if region.bought || whole.count.0 > most {
                 continue;
             }
             let shows = worn && (overlap_is_known || scale <= WORN_FIRST);
             let gathered = region.count >= GATHER_MIN
-                && (shows || gathers(region.count, now, extent.count.0, end_of_file));
+                && (shows || gathers(region.count, now, whole.count.0, end_of_file));
             let (witnesses, fill) = self.fill[s];
             let (fill_min, thick) = match gaps_are_cheap {
                 true if worn || witnesses < WITNESSES_MIN || fill >= FILL_THIN => (FILL_MIN, THICK_FIRST),
                 true => (FILL_MIN, THICK),
+                false if witnesses < WITNESSES_MIN || fill >= FILL_MIN_DEAR => {
+                    (FILL_MIN_DEAR, THICK_DEAR_FIRST)
+                }
                 false => (FILL_MIN_DEAR, THICK_DEAR),
             };
             let fills = witnesses >= WITNESSES_MIN && fill >= fill_min;
-            let thin = thick == THICK_FIRST && region.pages_read * THICK < extent.count.0;
-            let thick = region.pages_read * thick >= extent.count.0 && self.spread(s, number, region.count);
+            let extent =
+                if fills || scale < CLIPPED_MIN { whole } else { whole.intersection(region.surroundings()) };
+            let thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
+            let thick = region.pages_read * thick >= whole.count.0 && self.spread(s, number, region.count);
             let (missing, price_ns) = if fills || thick && gathered { price(extent) } else { (0, u64::MAX) };
             // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
             let left = (fill * scale / 256).saturating_sub(region.pages_read - pages.count.0);
@@ -216,7 +244,8 @@ impl Density {
             let missing = if thin && !proved { missing } else { 0 };
             let why = if proved {
                 "R11 regions like this filled"
-            } else if bought.is_none() && self.thin + missing <= THIN_MAX && region.paid_ns >= price_ns {
+            } else if bought.is_none() && self.thin + missing <= THIN_MAX && RENT * region.paid_ns >= price_ns
+            {
                 "R11 rent paid"
             } else {
                 if thin && gathered && thick && !rate_is_known && scale > PART {
@@ -235,7 +264,7 @@ impl Density {
             let extent = Extent::new(number * PART, PART);
             let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
             let (missing, price_ns) = price(extent);
-            if paid_ns >= price_ns && self.thin + missing <= THIN_MAX {
+            if RENT * paid_ns >= price_ns && self.thin + missing <= THIN_MAX {
                 self.part_next = self.reads + PART_READS;
                 let why = "R11 a part, to learn the price";
                 bought = Some(((s as u8, number), extent, why, missing, false));
@@ -244,7 +273,12 @@ impl Density {
         self.forget_old();
         let (key, extent, why, missing, proved) = bought?;
         let region = self.regions.entry(key).or_default();
-        (region.bought, region.thin) = (true, missing > 0);
+        let scale = SCALES[usize::from(key.0)];
+        let part = extent.count.0 < scale.min(end_of_file - key.1 * scale);
+        (region.bought, region.thin) = (!part, missing > 0);
+        if part {
+            region.paid_ns = 0;
+        }
         self.thin += missing;
         let most = most.saturating_sub(extent.count.0);
         let widens = proved && gaps_are_cheap;
@@ -528,6 +562,56 @@ mod tests {
             .map(|b| b.0.count.0)
             .sum();
         assert!(bought <= 256, "{bought} pages");
+    }
+
+    #[test]
+    fn of_a_large_region_no_more_is_bought_than_is_read() {
+        // Blocks of 16 KiB, in random order, of 52 of 64 MiB on hdd.
+        let (mut density, mut seed) = (Density::default(), 7);
+        let (start, pages) = (16_384 * 10 + 3000, 13_312);
+        let mut held = alloc::collections::BTreeSet::new();
+        let numbers = |region: Extent| region.start.0..region.end().0;
+        let (mut waits, mut largest) = (0, 0);
+        for _ in 0..20_000 {
+            let page = Extent::new(start + random(&mut seed) % (pages / 4) * 4, 4);
+            if numbers(page).all(|p| held.contains(&p)) {
+                continue;
+            }
+            waits += 1;
+            let missing = |region: Extent| numbers(region).filter(|p| !held.contains(p)).count() as u64;
+            let price = |region| (missing(region), 8_000_000 + missing(region) * 40_960);
+            let bought = density.read(page, 8_000_000, 1 << 22, FREELY, price).map_or(page, |b| b.0);
+            largest = largest.max(bought.count.0);
+            held.extend(numbers(bought));
+        }
+        assert!(largest > 4096 && largest < 16_384, "{largest}");
+        let beyond = held.len() as u64 - pages;
+        assert!(waits < 100 && beyond < pages / 10, "{waits} waits, {beyond} pages beyond {pages}");
+    }
+
+    #[test]
+    fn where_gaps_are_dear_an_eighth_is_read_before_the_first_are_bought() {
+        let mut density = Density::default();
+        let dear = Terms { gaps_are_cheap: false, ..FREELY };
+        let mut bought_after = |region: u64, reads: u64| {
+            // Every fourth page, from a quarter of 256 KiB to the next.
+            let pages = (0..reads).map(|i| Extent::new(region * 64 + i % 4 * 16 + i / 4 * 4, 1));
+            let mut read = 0;
+            let price = |region: Extent| (region.count.0, 1);
+            pages
+                .filter(|&p| {
+                    read += 1;
+                    density.read(p, 80_000, 1 << 22, dear, price).is_some()
+                })
+                .count()
+        };
+        assert_eq!(bought_after(1000, 7), 0);
+        assert_eq!(bought_after(2000, 8), 1);
+        // Of three such that ended not two fifths were read: then half must have been.
+        (0..4).for_each(|i| {
+            bought_after(3000 + 100 * i, 16);
+        });
+        assert_eq!(bought_after(8000, 16), 0);
     }
 
     #[test]
