@@ -22,7 +22,7 @@
 //! been read while two fifths of its like were, or nothing is known of them; else half.
 //!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, the part around the read is bought once the rent of
-//! the whole comes to its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
+//! the whole comes to a third of its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
 //!
 //! ```text
 //! s3 (30 ms, 1 GB/s, not known), 64 MiB in random order: 30 ms + 671 ms by the guess of 100 MB/s, 30 ms + 67 ms in truth

@@ -89,7 +89,9 @@ pub(super) fn sweep(summary: &str, cells: &[SweepCell], policies: &[String]) -> 
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bowwave lab sweep</title>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>{}{}</style>\n</head>\n<body>\n<main>\n\
          <header>\n<p class=\"name\">bowwave {} lab</p>\n<h1>Every policy, as a share of an oracle</h1>\n<p>{} cells: a pattern on a \
-         device in a memory. rho is the oracle's time over the policy's, eta the share of fetched bytes that was used.</p>\n</header>\n",
+         device in a memory. rho is the oracle's time over the policy's, eta the share of fetched bytes that was used. \
+         For each device and memory: the geometric mean of rho over the patterns, policy by policy, then rho against the mean of eta, where the upper \
+         right is best; point at a dot for its name. Below them all figures, and every cell that another policy wins.</p>\n</header>\n",
         include_str!("../demo/page.css"),
         include_str!("page.css"),
         env!("CARGO_PKG_VERSION"),
