@@ -1,14 +1,14 @@
 //! R11: where reads fall thick, buy the region; pay for it first.
 //!
 //! Ski rental: a reader that misses at random rents, one device latency a read. Once the rent paid inside a region comes
-//! to a third of the price of fetching what is missing of it, the region is bought: who reads on has paid four thirds of the least, and
-//! who stops just then four times what he rented. Regions are aligned powers of four pages; the smallest that has paid is bought, or the
+//! to half of the price of fetching what is missing of it, the region is bought: who reads on has paid one and a half times the least, and
+//! who stops just then three times what he rented. Regions are aligned powers of four pages; the smallest that has paid is bought, or the
 //! largest whose like have proved themselves.
 //!
 //! ```text
 //! hdd (8 ms, 100 MB/s), region of 1 MiB (8 ms + 10.5 ms), blocks of 8 KiB in random order
 //!   read 1   rent  8 ms
-//!   read 3   rent 24 ms >= 6.2 ms, but three reads do not gather yet
+//!   read 3   rent 24 ms >= 9.2 ms, but three reads do not gather yet
 //!   read 4   rent 32 ms, 8 of 256 pages, in three of the four quarters -> buy [region)
 //! ```
 //!
@@ -22,12 +22,12 @@
 //! been read while two fifths of its like were, or nothing is known of them; else half.
 //!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, the part around the read is bought once the rent of
-//! the whole comes to a third of its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
+//! the whole comes to half of its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
 //!
 //! ```text
 //! s3 (30 ms, 1 GB/s, not known), 64 MiB in random order: 30 ms + 671 ms by the guess of 100 MB/s, 30 ms + 67 ms in truth
-//!   read 4   rent 120 ms >= (30 ms + 42 ms) / 3 -> buy 4 MiB     read 5, 6   it arrives, after 30 ms + 4 ms
-//!   read 7   rent 210 ms >= (30 ms + 67 ms) / 3 -> buy the rest
+//!   read 4   rent 120 ms >= (30 ms + 42 ms) / 2 -> buy 4 MiB     read 5, 6   it arrives, after 30 ms + 4 ms
+//!   read 7   rent 210 ms >= (30 ms + 67 ms) / 2 -> buy the rest
 //! ```
 //!
 //! Clusters keep to no grid. One of 288 pages lies across five regions of 64 that fill and two of 256 that do not, and bought one by
@@ -51,7 +51,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 /// Region sizes in pages: 256 KiB, 1 MiB, 4 MiB, 16 MiB, 64 MiB.
 pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
 /// A region is bought once so many times the rent paid in it come to its price.
-const RENT: u64 = 3;
+const RENT: u64 = 2;
 /// Of a region of so many pages and more, 16 MiB, no more is bought than from the lowest read in it to the highest,
 const CLIPPED_MIN: u64 = 4096;
 /// and so many times the way from one read to the next, on average, beyond.

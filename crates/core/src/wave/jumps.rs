@@ -5,10 +5,10 @@
 //! latency does not explain:
 //!
 //! ```text
-//! it had stood in line for a latency when the one before it came     what passed since then is what it cost, and its carrying
-//! it came within 1 1/2 latencies, and four were under way with it    its jump cost nothing
-//! neither: it begins a leg, with those behind it that do not jump    as in the first case, if they carry for a latency in all:
-//!                                                                    several connections would have brought them sooner
+//! it had stood in line for a latency when the one before it came,    what passed since then is what it cost, with its
+//! or came within 1 1/2 latencies and four were under way with it     carrying
+//! neither: it begins a leg, with those behind it that do not jump    the same, if they carry for a latency in all: several
+//!                                                                    connections would have brought them sooner
 //!
 //! hdd, reverse windows of 8 x 128 KiB           18.5 ms = 8 ms + 8 x 1.3 ms, one jump: 8 ms of 8 ms, overlap 1
 //! nfs, 32 streams, 128 KiB each                 0.5 ms = 0.5 ms, a jump each: nothing, overlap 16 (the most)
@@ -104,7 +104,7 @@ impl Jumps {
         let gap_ns = now.since(core::mem::replace(&mut self.since, now)).0;
         let stood = a.took_ns.saturating_sub(gap_ns) >= latency_ns;
         let prompt = a.together >= TOGETHER_MIN && 2 * a.took_ns <= 3 * (latency_ns + a.carrying_ns);
-        if stood {
+        if stood || prompt {
             self.busy_ns += gap_ns;
             self.carrying_ns += a.carrying_ns;
         }
