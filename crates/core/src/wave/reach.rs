@@ -98,10 +98,13 @@ impl Wave {
     }
 
     /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
-    /// comes. Then a short window that is pushed on by halves keeps the head there, and a long one would only be left at its end.
+    /// comes. Then a short window that is pushed on by halves keeps the head there, and a long one would only be left at its end. Where memory
+    /// has no room for that window either, the head would go elsewhere between its halves.
     pub(super) fn stays(&self, s: &Stream) -> bool {
-        let queue = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device));
-        s.takes_at_once && s.course == Course::Forward && queue.is_some_and(Queue::crowded_head)
+        let Some(f) = self.files.get(&s.file) else { return false };
+        let crowded = self.queues.get(&f.device).is_some_and(Queue::crowded_head);
+        let willing = s.takes_at_once && s.course == Course::Forward && crowded;
+        willing && self.share_asked_for(f) >= self.trip(f) / STAYS
     }
 
     /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head two
