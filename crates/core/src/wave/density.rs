@@ -62,14 +62,15 @@ const GATHER_MIN: u64 = 4;
 const CHANCE_BITS: u64 = 14;
 /// Regions watched in a file; when there are more, those read longest ago go.
 const REGIONS_MAX: usize = 4096;
-/// One page in this many must have been read; where gaps are dear, half of them;
+/// One page in this many must have been read;
 const THICK: u64 = 32;
-const THICK_DEAR: u64 = 2;
-/// an eighth while no three regions of its size have ended, or those that did were worth it;
-const THICK_DEAR_FIRST: u64 = 8;
 /// or one in so many while no three regions of its size have ended, or a twelfth of those that did was read.
 const THICK_FIRST: u64 = 1024;
 const FILL_THIN: u64 = 21;
+/// Where gaps are dear, half of the pages;
+const THICK_DEAR: u64 = 2;
+/// or an eighth while no three regions of its size have ended, or [`FILL_MIN_DEAR`] of those that did was read.
+const THICK_DEAR_FIRST: u64 = 8;
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
 /// lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
@@ -214,8 +215,7 @@ impl Density {
                 self.line.push_back((now, key));
             }
             let region = *region;
-            let whole = Extent::new(number * scale, scale);
-            let whole = Extent::between(whole.start, whole.end().min(PageIndex(end_of_file)));
+            let whole = on_grid(scale, number, end_of_file);
             if region.bought || whole.count.0 > most {
                 continue;
             }
@@ -261,8 +261,7 @@ impl Density {
         {
             let s = SCALES.partition_point(|&scale| scale < PART);
             let number = pages.start.0 / PART;
-            let extent = Extent::new(number * PART, PART);
-            let extent = Extent::between(extent.start, extent.end().min(PageIndex(end_of_file)));
+            let extent = on_grid(PART, number, end_of_file);
             let (missing, price_ns) = price(extent);
             if RENT * paid_ns >= price_ns && self.thin + missing <= THIN_MAX {
                 self.part_next = self.reads + PART_READS;
@@ -273,10 +272,10 @@ impl Density {
         self.forget_old();
         let (key, extent, why, missing, proved) = bought?;
         let region = self.regions.entry(key).or_default();
-        let scale = SCALES[usize::from(key.0)];
-        let part = extent.count.0 < scale.min(end_of_file - key.1 * scale);
-        (region.bought, region.thin) = (!part, missing > 0);
-        if part {
+        let all = extent == on_grid(SCALES[usize::from(key.0)], key.1, end_of_file);
+        (region.bought, region.thin) = (all, missing > 0);
+        if !all {
+            // What is left pays for itself anew.
             region.paid_ns = 0;
         }
         self.thin += missing;
@@ -371,6 +370,12 @@ impl Density {
             self.regions.retain(|_, region| region.last >= middle);
         }
     }
+}
+
+/// Region number `number` of those of `scale` pages, as far as the file goes.
+fn on_grid(scale: u64, number: u64, end_of_file: u64) -> Extent {
+    let start = number * scale;
+    Extent::between(PageIndex(start), PageIndex((start + scale).min(end_of_file)))
 }
 
 /// Whether `count` of `reads` reads in one region of `pages` pages are more than even reading of `end_of_file` pages would bring to
@@ -596,14 +601,8 @@ mod tests {
         let mut bought_after = |region: u64, reads: u64| {
             // Every fourth page, from a quarter of 256 KiB to the next.
             let pages = (0..reads).map(|i| Extent::new(region * 64 + i % 4 * 16 + i / 4 * 4, 1));
-            let mut read = 0;
             let price = |region: Extent| (region.count.0, 1);
-            pages
-                .filter(|&p| {
-                    read += 1;
-                    density.read(p, 80_000, 1 << 22, dear, price).is_some()
-                })
-                .count()
+            pages.filter(|&p| density.read(p, 80_000, 1 << 22, dear, price).is_some()).count()
         };
         assert_eq!(bought_after(1000, 7), 0);
         assert_eq!(bought_after(2000, 8), 1);

@@ -176,7 +176,7 @@ impl Device {
         let class = class(bytes);
         let Some(timed) = (0..=class).rev().find(|&c| self.best(c) > 0) else { return 0 };
         let rest = if timed < class { bytes.0 - class_bytes_max(timed) } else { 0 };
-        self.best(timed) + rest * 1_000_000_000 / self.connection_rate()
+        self.best(timed) + self.carrying_ns(rest)
     }
 
     /// A read that nothing was fetched for, away from every stream, took `took`.
@@ -252,6 +252,11 @@ impl Device {
         self.carried.max(RATE_UNKNOWN)
     }
 
+    /// What one connection takes to carry so many bytes.
+    fn carrying_ns(&self, bytes: u64) -> u64 {
+        (u128::from(bytes) * 1_000_000_000 / u128::from(self.connection_rate())) as u64
+    }
+
     /// Whether one more request of ours may go out, while so many readers wait for the device themselves. What is fetched
     /// for those lies next to what they wait for: their requests stand in the queue anyway, so a few of ours may join each.
     pub(crate) fn has_room(&mut self, waiting: u32) -> bool {
@@ -320,7 +325,7 @@ impl Device {
         if sent.alone() || self.latency().is_none() {
             self.timed(now, bytes, took);
         }
-        let carrying_ns = (u128::from(bytes.0) * 1_000_000_000 / u128::from(self.connection_rate())) as u64;
+        let carrying_ns = self.carrying_ns(bytes.0);
         let (Sent { jump, together }, last) = (sent, self.in_flight == 0);
         let arrival = Arrival { took_ns: took.0, carrying_ns, jump, together, last };
         self.jumps.arrived(now, arrival, self.latency().map_or(0, |l| l.0));

@@ -72,7 +72,18 @@ impl Lengths {
 
     /// Pages of the longest run that is remembered.
     pub(crate) fn longest(&self) -> u64 {
-        self.sorted[..self.count.min(RUNS_MAX)].last().map_or(0, |&l| u64::from(l))
+        self.kept().last().map_or(0, |&l| u64::from(l))
+    }
+
+    /// The runs that are remembered, by length.
+    fn kept(&self) -> &[u32] {
+        &self.sorted[..self.count.min(RUNS_MAX)]
+    }
+
+    /// Those of them that came at least `progress` pages.
+    fn witnesses(&self, progress: u64) -> &[u32] {
+        let kept = self.kept();
+        &kept[kept.partition_point(|&l| u64::from(l) < progress)..]
     }
 
     /// Whether enough runs ended to say anything of the next one.
@@ -94,8 +105,7 @@ impl Lengths {
     ///
     /// From the longest witness down: what those cost that go on behind one is known when that one is looked at.
     fn weighed(&self, progress: u64, wait: PageCount) -> PageCount {
-        let kept = &self.sorted[..self.count.min(RUNS_MAX)];
-        let left = &kept[kept.partition_point(|&l| u64::from(l) < progress)..];
+        let left = self.witnesses(progress);
         if left.len() < WITNESSES_MIN {
             return PageCount(0);
         }
@@ -110,12 +120,12 @@ impl Lengths {
     /// The largest window, at most `most` pages, of which at least `used_percent` is used on average by a run that has
     /// come `progress` pages; `None` where too few runs came so far. O([`RUNS_MAX`]).
     pub(crate) fn window(&self, progress: u64, most: PageCount, used_percent: u64) -> Option<PageCount> {
-        let kept = &self.sorted[..self.count.min(RUNS_MAX)];
-        let left = &kept[kept.partition_point(|&l| u64::from(l) < progress)..];
+        let left = self.witnesses(progress);
         let witnesses = left.len();
         if witnesses < WITNESSES_MIN {
             // As long as the longest: it gets a little more before it is taken for a longer one.
             let near = |l: u32| u64::from(l) + u64::from(l) / NEAR;
+            let kept = self.kept();
             let left = &kept[kept.partition_point(|&l| near(l) < progress)..];
             let few = left.len() >= WITNESSES_MIN;
             return few.then(|| PageCount((near(left[left.len() - 1]) - progress).min(most.0)));

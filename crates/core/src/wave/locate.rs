@@ -479,7 +479,8 @@ impl Wave {
         })
     }
 
-    /// Remembers what `actor` reads, and what was known of it, until it says how long that took.
+    /// Remembers what `actor` reads, and what was known of it, until it says how long that took. If that is another file than before, it
+    /// has left that one.
     pub(super) fn remember(&mut self, actor: u32, id: FileId, pages: Extent, stream: Option<StreamId>) {
         let Some(f) = self.files.get(&id) else { return };
         let missing = pages.count.0 - f.table.resident(pages).0;
@@ -502,10 +503,14 @@ impl Wave {
             strays: [0; 3 * TURNS_MAX],
             stray_count: 0,
         });
-        if entry.file != id {
+        let left = core::mem::replace(&mut entry.file, id);
+        if left != id {
             (entry.stray_count, entry.stride, entry.off_stride) = (0, None, 0);
         }
-        (entry.file, entry.pages, entry.missing) = (id, pages, missing);
+        (entry.pages, entry.missing) = (pages, missing);
         (entry.late, entry.believed, entry.stream) = (late, believed, stream);
+        if left != id {
+            self.leave_file(left);
+        }
     }
 }

@@ -49,9 +49,6 @@ impl Wave {
         self.counters.reads += 1;
         let marked = f.table.clear(PageBit::Mark, pages).0;
         self.began_quietly(now, id, pages);
-        if let Some(before) = self.latest.get(&actor).map(|l| l.file).filter(|&before| before != id) {
-            self.leave_file(before);
-        }
         let place = self.place(id, pages);
         self.count_place(id, place);
         let in_stream =

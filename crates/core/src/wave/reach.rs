@@ -154,3 +154,28 @@ impl Wave {
         self.queues.get(&f.device).map_or(0, |q| q.device.trip_pages())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::play;
+    use super::super::stream::tests::fetched_ahead;
+    use crate::units::Extent;
+
+    /// 128 MiB are 54 pages for each of 300 streams, of which 87 may be asked for; 65 and 106 for each of 250. A head of 8 ms stays
+    /// with 97.
+    #[test]
+    fn a_head_stays_only_where_memory_has_room_for_that() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+        let queue = wave.queue(0);
+        queue.device = play(1, 8_000, 500);
+        queue.waiting.extend([0, 1]);
+        wave.streams.get_mut(sid).unwrap().takes_at_once = true;
+        wave.memory_believed = 32_768;
+        let mut stays_among = |streams| {
+            wave.active_now = streams;
+            wave.stays(wave.streams.get(sid).unwrap())
+        };
+        assert!(stays_among(250));
+        assert!(!stays_among(300));
+    }
+}

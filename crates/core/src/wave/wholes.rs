@@ -80,12 +80,13 @@ impl Wave {
         queue.wholes.left(f.end, f.end - read, f.places * (queue.device.gap_max().0 / PAGE_SIZE));
     }
 
-    /// The first read of a file waits: it is bought if those before were worth it. Says whether it was.
+    /// The first read of a file waits: it is bought if those before were worth it, unless it is read in order, as the program said. Says
+    /// whether it was.
     pub(super) fn buy_whole(&mut self, now: Nanos, id: FileId, pages: Extent) -> bool {
         let Some(f) = self.files.get(&id) else { return false };
         let fits = f.end <= WHOLE_MAX.min(self.memory_believed / 4);
         let known = self.queues.get(&f.device).is_some_and(|queue| queue.wholes.says_so(f.end));
-        if f.places > 1 || f.random || f.sequential || self.losing || !fits || !known {
+        if f.places > 1 || f.sequential || !fits || !known {
             return false;
         }
         let whole = Extent::new(0, f.end);
