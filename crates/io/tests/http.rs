@@ -79,9 +79,10 @@ fn a_server_that_dies_and_comes_back() {
     assert!(read(&storage, 0, 10).is_ok());
     server.kill();
     let begun = Instant::now();
-    let error = read(&storage, 0, 10).unwrap_err();
-    assert!(error.transient() && begun.elapsed() < Duration::from_secs(15), "{error}");
-    assert!(error.to_string().contains("data.bin: Connection refused"), "{error}");
+    // The first may go out on the connection that was kept, before its end is noticed: it says that one closed.
+    let errors = [(); 2].map(|()| read(&storage, 0, 10).unwrap_err());
+    assert!(errors.iter().all(Error::transient) && begun.elapsed() < Duration::from_secs(15), "{errors:?}");
+    assert!(errors[1].to_string().contains("data.bin: Connection refused"), "{errors:?}");
     server.nginx_again();
     assert_eq!(read(&storage, 5, 100).unwrap(), bytes(100_000)[5..105]);
 }
