@@ -1,9 +1,11 @@
 //! Every read() pattern on every device in virtual time, under `wave`: share of the bounds, and bytes.
 //!
 //! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N] [explain] [root] [drawn=SEED] [volume=F]`
+//!
+//! `trace=FILE` plays the reads of a recorded trace instead.
 
 use bowwave_core::{Bytes, Config, PageCount};
-use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, find, mixtures, play, published};
+use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, find, mixtures, play, published, read_trace};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +33,16 @@ fn main() {
         .into_iter()
         .filter(|(d, _)| !args.iter().any(|a| DeviceModel::NAMED.iter().any(|n| n.0 == a)) || has(d))
         .collect();
+    if let Some(path) = value("trace=") {
+        let text = std::fs::read_to_string(path).expect("a trace that can be read");
+        let plan = read_trace(&text, None).expect("a trace").plan;
+        for (device, model) in &devices {
+            let out = play(&plan, model, Fetcher::Wave(config), has("explain"));
+            println!("{device:>4}: {:.3} s, {} bytes", out.elapsed.0 as f64 / 1e9, out.fetched_bytes);
+            out.decisions.iter().for_each(|line| println!("{line}"));
+        }
+        return;
+    }
     for (device, model) in &devices {
         let mut logs = (0.0, 0);
         println!(
