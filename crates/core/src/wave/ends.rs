@@ -3,6 +3,10 @@
 //! ```text
 //! run of 256 pages, 400 fetched ahead; its reader    jumps over its mark into those 400     ended: 256 is a witness (R9)
 //!                                                    begins elsewhere, and is not back for long   ended by the sweep (shares.rs)
+//! runs of 8 pages here and there; three were left    each counts as ended when its reader leaves the next   (R9)
+//!                                one in four was     they still do
+//!                                taken up again
+//! by turns: two of five were taken up again          none does before the sweep finds it
 //! stride; its reader is elsewhere twice in a row     3 reads so far     ended
 //!                                                    8 reads and more   rests: it goes on where it was if he comes back
 //! ```
@@ -10,14 +14,76 @@
 //! What an ended stream has left unread is a debt of the run (R13). The test below owns the numbers; `tests/wave/r07-stride.txt` tells of
 //! strides by turns.
 
-use super::Wave;
+use super::lengths::Lengths;
 use super::locate::Place;
 use super::stream::{Course, NEVER, Stream, StreamId};
+use super::{File, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, PageCount, PageIndex};
 
 /// A stride of so many reads is taken up again where its reader comes back to it.
 const PROVED_READS: u64 = 8;
+/// A run counts as left if its reader went on with it for so many of his reads.
+const READS_MIN: u64 = 3;
+/// So many runs left say that those to come will not be taken up again either,
+const LEFT_MIN: u32 = 3;
+/// if no more than one in so many was.
+const RETURNS: u32 = 4;
+/// Both counts are halved when so many were left.
+const LEFT_MAX: u32 = 64;
+
+/// R9: runs of a file that their readers went away from, which the sweep will find ended only much later. He who reads by turns goes away
+/// as well; so they count while few of them are taken up again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    /// All that ended, and those.
+    lengths: Lengths,
+    /// The latest, and where its reader came to it: how far he went is known for sure when he leaves the next.
+    latest: Option<(StreamId, PageIndex)>,
+    left: u32,
+    taken_up: u32,
+}
+
+impl Left {
+    /// Whether so many were left, and so few taken up again, that those to come will not be.
+    fn known(&self) -> bool {
+        self.left >= LEFT_MIN && RETURNS * self.taken_up <= self.left
+    }
+
+    /// A run was left that its reader had come to at `came_at`. A single read is one where those who leave do not come back.
+    fn count(&mut self, s: &mut Stream, came_at: PageIndex) {
+        let run = s.course == Course::Forward && s.next >= came_at.0 + READS_MIN * s.request;
+        if s.left || !(run || s.course == Course::Seed && self.known()) {
+            return;
+        }
+        s.left = true;
+        self.lengths.push(s.length());
+        self.left += 1;
+        if self.left == LEFT_MAX {
+            (self.left, self.taken_up) = (LEFT_MAX / 2, self.taken_up / 2);
+        }
+    }
+}
+
+impl File {
+    /// Whether who leaves a run is taken not to come back to it.
+    pub(super) fn goes_from_run_to_run(&self) -> bool {
+        self.left_runs.known()
+    }
+
+    /// R9: the runs that tell how far others go.
+    pub(super) fn runs(&self) -> &Lengths {
+        if self.goes_from_run_to_run() { &self.left_runs.lengths } else { &self.lengths }
+    }
+
+    /// A run of `pages` ended, which may have been noted when it was left.
+    pub(super) fn ended(&mut self, pages: u64, noted: bool) {
+        self.lengths.push(pages);
+        if !noted {
+            self.left_runs.lengths.push(pages);
+        }
+    }
+}
 
 impl Wave {
     /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended, unless he may only look there; and,
@@ -42,6 +108,38 @@ impl Wave {
         };
         if left && s.course == Course::Forward {
             self.end(sid);
+        }
+    }
+
+    /// R9: notes that a reader goes away from his run, or comes back to one: he reads on behind what was read of it.
+    pub(super) fn leave_behind(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
+        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id && l.look.is_none()) else {
+            return;
+        };
+        let stays = match place {
+            Place::Continues(sid) => Some(sid) == latest.stream,
+            Place::Repeats(_) => true,
+            Place::History(_) | Place::Stray => false,
+        };
+        if stays {
+            return;
+        }
+        let came_at = core::mem::replace(&mut latest.came_at, pages.start);
+        let Some(f) = self.files.get_mut(&id) else { return };
+        if let Some(sid) = latest.stream
+            && let Some((before, came_at)) = f.left_runs.latest.replace((sid, came_at))
+            && let Some(s) = self.streams.get_mut(before)
+        {
+            f.left_runs.count(s, came_at);
+        }
+        let read = |page| f.table.has(PageBit::Used, PageIndex(page));
+        if let Place::Continues(sid) = place
+            && !read(pages.end().0 - 1)
+            && pages.start.0.checked_sub(1).is_none_or(read)
+            && let Some(s) = self.streams.get_mut(sid).filter(|s| s.left)
+        {
+            s.left = false;
+            f.left_runs.taken_up += 1;
         }
     }
 
@@ -98,9 +196,8 @@ impl Wave {
         if let Course::Stride { .. } = s.course {
             f.stride_lengths.push(s.reads);
         } else {
-            let pages = s.length();
-            f.lengths.push(pages);
-            self.lengths.push(pages);
+            f.ended(s.length(), s.left);
+            self.lengths.push(s.length());
         }
     }
 
@@ -169,6 +266,22 @@ mod tests {
         read(&mut wave, 600);
         assert!(wave.streams.get(sid).is_none());
         assert_eq!(wave.debt, 399, "one of the 400 is read now");
+    }
+
+    #[test]
+    fn runs_that_are_left_count_while_they_are_not_taken_up_again() {
+        let mut wave = opened();
+        let mut runs = |begins: &[u64]| {
+            begins.iter().for_each(|&begin| (begin..begin + 8).for_each(|page| read(&mut wave, page)));
+            let file = &wave.files[&FileId(0)];
+            (file.goes_from_run_to_run(), file.runs().longest())
+        };
+        // The fourth is left when the fifth begins, and how long it was is known when that is left.
+        assert_eq!(runs(&[10_000, 25_000, 47_000, 61_000]), (false, 0));
+        assert_eq!(runs(&[90_000]), (true, 8));
+        // One of four may be taken up, two may not.
+        assert_eq!(runs(&[10_008]), (true, 8));
+        assert_eq!(runs(&[25_008, 47_008]), (false, 0));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Wave {
         }
         let Some(f) = self.files.get_mut(&id) else { return };
         let went_on = f.fates.count_ones();
-        if went_on < 3 || 2 * u64::from(went_on) < f.fates_newest.min(64) {
+        if f.goes_from_run_to_run() || went_on < 3 || 2 * u64::from(went_on) < f.fates_newest.min(64) {
             return;
         }
         while f
@@ -105,10 +105,12 @@ impl Wave {
         if self.share().min(self.speculation_share(f)) <= 2 * FEW {
             return;
         }
+        let alone = f.goes_from_run_to_run();
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
         let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
         for &sister in sisters.map(|(_, sister)| sister) {
-            let forward = self.streams.get(sister).filter(|s| s.course == Course::Forward);
+            let forward =
+                self.streams.get(sister).filter(|s| s.course == Course::Forward && !(s.left && alone));
             if forward.is_some_and(|s| s.out() <= FEW.max(2 * s.request) && !self.outlived(s, s.next)) {
                 short.push(sister);
                 looked_after = 0;

@@ -323,7 +323,7 @@ impl Wave {
         let f = self.files.get_mut(&id)?;
         let followed = f.seeds.len().checked_sub(FOLLOWERS).map(|i| f.seeds[i]);
         if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
-            f.lengths.push(s.request);
+            f.ended(s.request, s.left);
             self.lengths.push(s.request);
         }
         Some(sid)
@@ -497,6 +497,7 @@ impl Wave {
             late,
             believed,
             stream,
+            came_at: pages.start,
             look: None,
             stride: None,
             off_stride: 0,
@@ -506,6 +507,7 @@ impl Wave {
         let left = core::mem::replace(&mut entry.file, id);
         if left != id {
             (entry.stray_count, entry.stride, entry.off_stride) = (0, None, 0);
+            entry.came_at = pages.start;
         }
         (entry.pages, entry.missing) = (pages, missing);
         (entry.late, entry.believed, entry.stream) = (late, believed, stream);

@@ -113,7 +113,7 @@ impl Wave {
                     let came = s.progress();
                     self.lengths.push(came);
                     if let Some(f) = self.files.get_mut(&id) {
-                        f.lengths.push(came);
+                        f.ended(came, false);
                     }
                 }
             }

@@ -51,8 +51,9 @@ impl Wave {
         self.began_quietly(now, id, pages);
         let place = self.place(id, pages);
         self.count_place(id, place);
-        let in_stream =
-            matches!(place, Place::Continues(sid) if self.streams.get(sid).is_some_and(|s| s.reads > 2));
+        // The mark may be that of its own window.
+        let own = |s: &Stream| s.reads > 2 || s.ahead > 0;
+        let in_stream = matches!(place, Place::Continues(sid) if self.streams.get(sid).is_some_and(own));
         if marked > 0
             && !in_stream
             && let Some(f) = self.files.get_mut(&id)
@@ -60,6 +61,7 @@ impl Wave {
             f.density.served(pages.start, marked * SAMPLE);
         }
         self.leave_stride(id, actor, place, pages);
+        self.leave_behind(id, actor, place, pages);
         let looks = self.look(id, actor, place, pages);
         self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
@@ -314,8 +316,8 @@ impl Wave {
         let cap = self.share();
         let wait = self.wait_pages(f);
         // Where looks are believed (R9) nothing is fetched in vain to find longer runs: the look will tell.
-        let longest = if f.believes_looks() { f.lengths.longest().saturating_sub(n) } else { cap };
-        let own = f.lengths.promise(n, PageCount(cap.min(longest)), wait);
+        let longest = if f.believes_looks() { f.runs().longest().saturating_sub(n) } else { cap };
+        let own = f.runs().promise(n, PageCount(cap.min(longest)), wait);
         // What other files taught is believed while half of what it led to here came true.
         let others = own.is_none() && (f.guesses < 4 || 2 * f.guesses_kept >= f.guesses);
         let known = if others { self.lengths.promise(n, PageCount(cap), wait) } else { own };

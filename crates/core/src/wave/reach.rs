@@ -55,14 +55,14 @@ impl Wave {
         let f = &self.files[&s.file];
         // However long its sisters' windows are, a run of four pages promises no more than sixteen.
         // Where runs have ended, waiting pays for no more than they came to.
-        let unknown = !f.lengths.known() && !self.lengths.known();
+        let unknown = !f.runs().known() && !self.lengths.known();
         let paid = if s.reads > 2 && unknown { s.paid.max(f.paid) } else { 0 };
         let promise = (PROMISE * s.progress().max(s.request)).max(paid);
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
         let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.wait_pages(f));
-        let known = by(&f.lengths).or_else(|| by(&self.lengths));
+        let known = by(f.runs()).or_else(|| by(&self.lengths));
         match known {
             _ if s.next < s.looked
                 && (f.believes_looks() || s.looked - s.next <= target.max(self.unit(f))) =>

@@ -73,6 +73,8 @@ pub(crate) struct Stream {
     pub(crate) takes_at_once: bool,
     /// What was fetched ahead of it was lost, and its reader has not been back in time since (R12).
     pub(crate) robbed: bool,
+    /// Its reader went away from it, and is not back (R9).
+    pub(crate) left: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
     pub(crate) looked: u64,
     /// Runs of a stride behind which its reader read on (R9),
@@ -109,6 +111,7 @@ impl Stream {
             served: None,
             takes_at_once: false,
             robbed: false,
+            left: false,
             looked: 0,
             followed: 0,
             whole: 0,

@@ -145,7 +145,7 @@ fn whole_run(f: &File, s: &Stream, memory: PageCount, speculation: u64) -> u64 {
     let seen = if s.reads > 3 { read_on(f, s) } else { 0 };
     let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
     let goes_on = match seen.min(speculation.saturating_sub(run)) {
-        0 if begins => f.lengths.promise(run, memory, PageCount(0)).map_or(0, |w| w.0),
+        0 if begins => f.runs().promise(run, memory, PageCount(0)).map_or(0, |w| w.0),
         seen => seen,
     };
     let whole = match run + goes_on {
