@@ -2,10 +2,33 @@
 //!
 //! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N] [explain] [root] [drawn=SEED] [volume=F]`
 //!
-//! `trace=FILE` plays the reads of a recorded trace instead.
+//! `trace=FILE` plays the reads of a recorded trace instead, `runs=N` N drawn programs that read runs here and there in one file.
 
 use bowwave_core::{Bytes, Config, PageCount};
-use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, find, mixtures, play, published, read_trace};
+use bowwave_lab::{
+    DeviceModel, Fetcher, Params, Pattern, Plan, Rng, Yardsticks, find, mixtures, play, published,
+    read_trace, trace_of,
+};
+
+/// A program that reads 24 to 150 runs at random places of one file, as slices of arrays and members of archives are read, with or without
+/// a read of an index before each.
+fn runs(seed: u64) -> Plan {
+    let mut rng = Rng::new(seed);
+    let mut one_of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+    let (bytes, reads) = (one_of(&[4, 16, 64, 80, 128]) << 10, one_of(&[4, 8, 20, 50]));
+    let (size, runs) = (one_of(&[40, 400, 4000]) << 20, one_of(&[24, 60, 150]));
+    let (uneven, indexed) = (one_of(&[0, 1]) == 1, one_of(&[0, 1]) == 1);
+    let mut all = Vec::new();
+    for _ in 0..runs {
+        if indexed {
+            all.push((rng.below(size) & !4095, 4096));
+        }
+        let reads = if uneven { reads / 2 + rng.below(reads + 1) } else { reads };
+        let start = rng.below(size - bytes * reads) & !4095;
+        all.extend((0..reads).map(|read| (start + read * bytes, bytes)));
+    }
+    trace_of(all.into_iter().map(|(offset, bytes)| ("file".to_owned(), offset, bytes))).plan
+}
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,34 +56,29 @@ fn main() {
         .into_iter()
         .filter(|(d, _)| !args.iter().any(|a| DeviceModel::NAMED.iter().any(|n| n.0 == a)) || has(d))
         .collect();
-    if let Some(path) = value("trace=") {
-        let text = std::fs::read_to_string(path).expect("a trace that can be read");
-        let plan = read_trace(&text, None).expect("a trace").plan;
-        for (device, model) in &devices {
-            let out = play(&plan, model, Fetcher::Wave(config), has("explain"));
-            println!("{device:>4}: {:.3} s, {} bytes", out.elapsed.0 as f64 / 1e9, out.fetched_bytes);
-            out.decisions.iter().for_each(|line| println!("{line}"));
-        }
-        return;
-    }
+    let plans: Vec<(String, Plan)> = if let Some(path) = value("trace=") {
+        let text = std::fs::read_to_string(&path).expect("a trace that can be read");
+        vec![(path, read_trace(&text, None).expect("a trace").plan)]
+    } else if let Some(n) = value("runs=").and_then(|n| n.parse().ok()) {
+        (0..n).map(|seed| (format!("runs:{seed}"), runs(seed))).collect()
+    } else {
+        let wanted = |p: &&Pattern| name.is_none_or(|n| p.name.starts_with(n.as_str()));
+        patterns.iter().filter(wanted).map(|p| (p.name.clone(), p.plan(&params))).collect()
+    };
     for (device, model) in &devices {
         let mut logs = (0.0, 0);
         println!(
             "{device:>4}: pattern              s   online offline  none  fetched/used  /plan requests events"
         );
-        for pattern in &patterns {
-            if name.is_some_and(|n| !pattern.name.starts_with(n.as_str())) {
-                continue;
-            }
-            let plan = pattern.plan(&params);
-            let yard = Yardsticks::of(&plan, model);
-            let out = play(&plan, model, Fetcher::Wave(config), has("explain"));
+        for (name, plan) in &plans {
+            let yard = Yardsticks::of(plan, model);
+            let out = play(plan, model, Fetcher::Wave(config), has("explain"));
             let none = yard.demand_ns;
             let s = out.elapsed.0 as f64;
             let share = yard.online_ns as f64 / s;
             println!(
                 "      {:<18} {:>7.3}  {:>6.3} {:>6.3} {:>6.2} {:>8.3} {:>8.3} {:>8} {:>8}",
-                pattern.name,
+                name,
                 s / 1e9,
                 share,
                 yard.offline_ns as f64 / s,
@@ -73,7 +91,7 @@ fn main() {
             for line in &out.decisions {
                 println!("{line}");
             }
-            let random = ["rnd_sparse", "rnd_clu_loose"].contains(&pattern.name.as_str());
+            let random = ["rnd_sparse", "rnd_clu_loose"].contains(&name.as_str());
             if !random {
                 logs = (logs.0 + share.min(1.0).ln(), logs.1 + 1);
             }
