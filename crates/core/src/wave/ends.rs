@@ -52,7 +52,11 @@ impl Left {
 
     /// A run was left that its reader had come to at `came_at`. A single read is one where those who leave do not come back.
     fn count(&mut self, s: &mut Stream, came_at: PageIndex) {
-        let run = s.course == Course::Forward && s.next >= came_at.0 + READS_MIN * s.request;
+        let run = match s.course {
+            Course::Forward => s.next >= came_at.0 + READS_MIN * s.request,
+            Course::Backward => s.looked > 0,
+            Course::Seed | Course::Stride { .. } => false,
+        };
         if s.left || !(run || s.course == Course::Seed && self.known()) {
             return;
         }
@@ -143,6 +147,13 @@ impl Wave {
         }
     }
 
+    /// R9: a run whose reader is done with it, or will be before he comes to another.
+    pub(super) fn leave(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let Some(f) = self.files.get_mut(&s.file) else { return };
+        f.left_runs.count(s, PageIndex(s.first));
+    }
+
     /// A stride whose reader went elsewhere twice in a row has ended, or rests. Where he goes on with a stream of three reads and more he
     /// walks several by turns, which is no sign.
     pub(super) fn leave_stride(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
@@ -187,9 +198,12 @@ impl Wave {
         self.dead += left;
         self.debt = (self.debt + left).min(self.speculation(f));
         let Some(f) = self.files.get_mut(&s.file) else { return };
-        // A run downwards that came to what was read is no witness: it may have been a look ahead, which another run came up to.
-        let met =
-            s.course == Course::Backward && s.next > 0 && f.table.has(PageBit::Used, PageIndex(s.next - 1));
+        // A run downwards that came to what was read is no witness, unless its reader was going there: it may have been a look ahead, which
+        // another run came up to.
+        let met = s.course == Course::Backward
+            && s.looked == 0
+            && s.next > 0
+            && f.table.has(PageBit::Used, PageIndex(s.next - 1));
         if met {
             return;
         }

@@ -382,13 +382,14 @@ impl Wave {
     }
 
     /// R9: whoever copies memory touches its first page, then its last, and the one before that where the end of it is cut so, then
-    /// what lies between. So a reader who goes on where he began, after such a look farther on, has seen where his run ends;
-    /// and where that was so three times in a row, the next look is believed. Says whether this is one that is believed, or in
-    /// what is out for the run already: then it begins none of its own.
+    /// what lies between, from the first page up or from the last one down. So a reader who goes on where he began, after such a look farther
+    /// on, has seen where his run ends, and one who goes on downwards from there where it begins. Where that was so three times in a row, the
+    /// next look is believed. Says whether this is one that is believed, or in what is out for the run already: then it begins none
+    /// of its own.
     ///
     /// Where all is told, a reader in the middle of a run may look ahead in what is out for it as well. If he does not come back
     /// he has left it.
-    pub(super) fn look(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
+    pub(super) fn look(&mut self, now: Nanos, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
         let told_all = self.files.get(&id).is_some_and(|f| f.told_all);
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
         let before = core::mem::take(&mut latest.look);
@@ -398,35 +399,65 @@ impl Wave {
             _ => None,
         };
         if let Some(look) = before {
+            if place == Place::Stray && self.reads_between(now, id, look, pages) {
+                if let Some(latest) = self.latest.get_mut(&actor) {
+                    latest.look = Some(Look { passed: true, ..look });
+                }
+                return true;
+            }
             let moved = told_all && self.streams.get(look.from).is_some_and(|s| s.next != look.next);
             if moved || continues == Some(look.from) {
-                self.came_true(id, look, at);
+                if !look.passed {
+                    self.came_true(id, look, at);
+                }
                 at = Some(look.from);
+            } else if continues.is_some() && continues == at && self.goes_down(look, at, pages) {
+                self.dismiss(look.from);
             } else if look.first == pages.end().0
                 && (place == Place::Stray || continues.is_some() && continues == at)
             {
                 // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there.
                 let look = Look { first: pages.start.0, ..look };
-                latest.look = Some(look);
+                if let Some(latest) = self.latest.get_mut(&actor) {
+                    latest.look = Some(look);
+                }
                 return place == Place::Stray && self.looks(id, look);
             } else if look.leaves {
                 self.end(look.from);
-            } else if let Some(f) = self.files.get_mut(&id) {
+            } else if let Some(f) = self.files.get_mut(&id).filter(|_| !look.passed) {
                 f.looks <<= 1;
             }
+        }
+        if place == Place::Stray {
+            self.came_down(id, at);
         }
         let from = at.filter(|_| place == Place::Stray).and_then(|sid| Some((sid, self.streams.get(sid)?)));
         let anew = from.and_then(|(from, s)| {
             let leaves = s.course == Course::Forward;
             let within = told_all && (s.next..s.frontier).contains(&pages.start.0);
             let ahead = s.course == Course::Seed && s.next <= pages.start.0;
-            let look = Look { from, next: s.next, first: pages.start.0, end: pages.end().0, leaves };
+            let look =
+                Look { from, next: s.next, first: pages.start.0, end: pages.end().0, leaves, passed: false };
             (ahead || leaves && within).then_some(look)
         });
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.look = anew;
         }
         anew.is_some_and(|look| self.looks(id, look))
+    }
+
+    /// Whether a read is one of what lies between the first page and one at which its reader looked and was believed: he comes down, and what is
+    /// out for the run is all of it.
+    fn reads_between(&mut self, now: Nanos, id: FileId, look: Look, pages: Extent) -> bool {
+        let Some(s) = self.streams.get(look.from).filter(|_| !look.leaves) else { return false };
+        let there = self.files.get(&id).is_some_and(|f| f.table.resident(pages) == pages.count);
+        let between = there && s.looked == look.end && s.first <= pages.start.0 && pages.end().0 < look.first;
+        if between && !look.passed {
+            self.came_true(id, look, None);
+            self.advance(now, look.from, Extent::between(PageIndex(look.first), PageIndex(look.end)));
+            self.leave(look.from);
+        }
+        between
     }
 
     /// A look came true; `at` is what its reader read last: the run that was taken to begin where he looked, perhaps.
@@ -442,6 +473,29 @@ impl Wave {
         if let Some(there) = at.filter(|&there| there != look.from) {
             self.dismiss(there);
         }
+    }
+
+    /// Whether who looked farther on reads downwards from there, page after page: memory is copied so as well, and where he was first
+    /// is where he is going.
+    fn goes_down(&mut self, look: Look, at: Option<StreamId>, pages: Extent) -> bool {
+        let Some(to) = self.streams.get(look.from).map(|s| s.first) else { return false };
+        let Some(s) = at.and_then(|at| self.streams.get_mut(at)) else { return false };
+        let down =
+            !look.leaves && s.course == Course::Backward && pages.end().0 <= look.first && pages.start.0 > to;
+        if down {
+            s.looked = to;
+        }
+        down
+    }
+
+    /// A run downwards was left: did it come to where its reader had been first?
+    fn came_down(&mut self, id: FileId, at: Option<StreamId>) {
+        let Some(s) = at.and_then(|at| self.streams.get(at)) else { return };
+        let Some(f) = self.files.get_mut(&id).filter(|_| s.course == Course::Backward && s.looked > 0) else {
+            return;
+        };
+        let near = s.looked + UNTOLD_MAX + 1;
+        f.looks = f.looks << 1 | u8::from(near >= s.next || f.table.has(PageBit::Used, PageIndex(near)));
     }
 
     /// Whether a look is believed, or in what is out for its run.

@@ -20,7 +20,7 @@
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
 //! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth; where runs begin at them, whole runs | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
-//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does | ends of runs, reads |
+//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to half of its price (density.rs), a file when those before it came to theirs (wholes.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again, many take an eighth off too; while much is lost unread, only long runs are fetched ahead of | arrivals; else never |
@@ -173,6 +173,8 @@ struct Look {
     end: u64,
     /// He has left that run, unless he comes back.
     leaves: bool,
+    /// He comes back from there downwards: the run is as good as read.
+    passed: bool,
 }
 
 struct Flight {

@@ -62,7 +62,7 @@ impl Wave {
         }
         self.leave_stride(id, actor, place, pages);
         self.leave_behind(id, actor, place, pages);
-        let looks = self.look(id, actor, place, pages);
+        let looks = self.look(now, id, actor, place, pages);
         self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
@@ -107,7 +107,7 @@ impl Wave {
 
     /// R9: where looks are believed, what lies between is fetched at the look.
     fn plan_looked(&mut self, now: Nanos, look: Look, pages: Extent) {
-        if !look.leaves && self.streams.get(look.from).is_some_and(|s| s.looked == look.end) {
+        if !look.leaves && !look.passed && self.streams.get(look.from).is_some_and(|s| s.looked == look.end) {
             self.plan_stream(now, look.from, pages, Why("R9 its reader looked so far"));
         }
     }

@@ -64,10 +64,8 @@ impl Wave {
         let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.wait_pages(f));
         let known = by(f.runs()).or_else(|| by(&self.lengths));
         match known {
-            _ if s.next < s.looked
-                && (f.believes_looks() || s.looked - s.next <= target.max(self.unit(f))) =>
-            {
-                (target, why) = (s.looked - s.next, Why("R9 its reader looked so far"));
+            _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
+                (target, why) = (s.to_look(), Why("R9 its reader looked so far"));
             }
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
@@ -79,7 +77,9 @@ impl Wave {
             }
         }
         let enough = if self.stays(s) { self.trip(f) / STAYS } else { self.enough(f) };
-        if enough < target {
+        // A run whose end is known, and is no farther than others were, leaves nothing in vain however much of it is out.
+        let end_is_known = f.believes_looks() && target == s.to_look() && target <= f.runs().longest();
+        if enough < target && !end_is_known {
             (target, why) = (enough, Why("R13 all that the device can use"));
         }
         if share < target {

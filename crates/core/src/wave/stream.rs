@@ -75,7 +75,8 @@ pub(crate) struct Stream {
     pub(crate) robbed: bool,
     /// Its reader went away from it, and is not back (R9).
     pub(crate) left: bool,
-    /// Page behind the one at which its reader has looked before it went on from the first (R9); 0 for none.
+    /// Page behind the one at which its reader has looked before it went on from the first (R9); of one that goes down, the first page, at
+    /// which he was before he began with the last; 0 for none.
     pub(crate) looked: u64,
     /// Runs of a stride behind which its reader read on (R9),
     pub(crate) followed: u64,
@@ -130,9 +131,23 @@ impl Stream {
 
     /// Pages that it had when it ended: to where its reader had looked, if what he did not tell of is all that was left.
     pub(crate) fn length(&self) -> u64 {
-        let looked =
-            self.course == Course::Forward && (self.next..=self.next + UNTOLD_MAX).contains(&self.looked);
-        if looked { self.looked - self.first } else { self.progress() }
+        let near = match self.course {
+            Course::Forward => (self.next..=self.next + UNTOLD_MAX).contains(&self.looked),
+            Course::Backward => {
+                self.looked > 0 && (self.looked..=self.looked + UNTOLD_MAX).contains(&self.next)
+            }
+            Course::Seed | Course::Stride { .. } => false,
+        };
+        if near { self.looked.abs_diff(self.first) } else { self.progress() }
+    }
+
+    /// Pages between it and where its reader has looked; 0 where he has not.
+    pub(crate) fn to_look(&self) -> u64 {
+        match self.course {
+            Course::Backward if self.looked > 0 => self.next.saturating_sub(self.looked),
+            Course::Seed | Course::Forward => self.looked.saturating_sub(self.next),
+            Course::Backward | Course::Stride { .. } => 0,
+        }
     }
 
     /// The run of a stride that was read last; `None` for another stream, and for a stride beyond all page numbers.
