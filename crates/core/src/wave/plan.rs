@@ -28,6 +28,8 @@ const COPY_NS: u64 = 1_000;
 const AHEAD_MAX: u64 = 1 << 20;
 /// Readers that are remembered as waiting.
 const WAITING_MAX: usize = 1024;
+/// Why a window goes as far as its reader has looked (R9).
+pub(super) const LOOKED: &str = "R9 its reader looked so far";
 /// A window as a stream asks for it: because of which read, where its mark lies, and whether somebody will wait for it soon.
 pub(super) struct Asked {
     pub(super) read: Extent,
@@ -108,7 +110,7 @@ impl Wave {
     /// R9: where looks are believed, what lies between is fetched at the look.
     fn plan_looked(&mut self, now: Nanos, look: Look, pages: Extent) {
         if !look.leaves && !look.passed && self.streams.get(look.from).is_some_and(|s| s.looked == look.end) {
-            self.plan_stream(now, look.from, pages, Why("R9 its reader looked so far"));
+            self.plan_stream(now, look.from, pages, Why(LOOKED));
         }
     }
 
@@ -410,8 +412,10 @@ impl Wave {
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
         // What it may have changes with every stream that comes and goes: a little less than a step is worth asking for, since
-        // a reader in a hurry is past the next mark before that is seen. A trip of a head should be a whole one.
-        if target < out + step - little {
+        // a reader in a hurry is past the next mark before that is seen. A trip of a head should be a whole one. The rest of a run that ends
+        // there is asked for at once: who comes down from its end begins with it.
+        let rest = why.0 == LOOKED && target > out;
+        if target < out + step - little && !rest {
             // Far enough. It will be time again where the reader has come a step nearer to the end of what is out.
             let left = target.saturating_sub(step).min(out);
             let mark = if down { s.frontier + left } else { s.frontier - left };

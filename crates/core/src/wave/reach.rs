@@ -8,6 +8,7 @@
 //! ```
 
 use super::lengths::Lengths;
+use super::plan::LOOKED;
 use super::queue::{Queue, piece_pages};
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, Stream, StreamId};
@@ -65,7 +66,7 @@ impl Wave {
         let known = by(f.runs()).or_else(|| by(&self.lengths));
         match known {
             _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
-                (target, why) = (s.to_look(), Why("R9 its reader looked so far"));
+                (target, why) = (s.to_look(), Why(LOOKED));
             }
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
