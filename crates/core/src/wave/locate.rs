@@ -422,6 +422,11 @@ impl Wave {
                     latest.look = Some(look);
                 }
                 return place == Place::Stray && self.looks(id, look);
+            } else if look.leaves && place == Place::Stray && self.looks_again(id, look, pages) {
+                if let Some(latest) = self.latest.get_mut(&actor) {
+                    latest.look = Some(Look { first: pages.start.0, end: pages.end().0, ..look });
+                }
+                return true;
             } else if look.leaves {
                 self.end(look.from);
             } else if let Some(f) = self.files.get_mut(&id).filter(|_| !look.passed) {
@@ -473,6 +478,16 @@ impl Wave {
         if let Some(there) = at.filter(|&there| there != look.from) {
             self.dismiss(there);
         }
+    }
+
+    /// Whether who looked ahead in what is out for his run, and now looks farther ahead in it, may have come to the first place meanwhile:
+    /// what lies before it is there, and is read without a word.
+    fn looks_again(&self, id: FileId, look: Look, pages: Extent) -> bool {
+        let (Some(f), Some(s)) = (self.files.get(&id), self.streams.get(look.from)) else { return false };
+        let before = Extent::between(PageIndex(s.next), PageIndex(look.first.max(s.next)));
+        f.told_all
+            && (look.end..s.frontier).contains(&pages.start.0)
+            && f.table.resident(before) == before.count
     }
 
     /// Whether who looked farther on reads downwards from there, page after page: memory is copied so as well, and where he was first
