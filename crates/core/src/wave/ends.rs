@@ -79,14 +79,6 @@ impl File {
     pub(super) fn runs(&self) -> &Lengths {
         if self.goes_from_run_to_run() { &self.left_runs.lengths } else { &self.lengths }
     }
-
-    /// A run of `pages` ended, which may have been noted when it was left.
-    pub(super) fn ended(&mut self, pages: u64, noted: bool) {
-        self.lengths.push(pages);
-        if !noted {
-            self.left_runs.lengths.push(pages);
-        }
-    }
 }
 
 impl Wave {
@@ -144,6 +136,16 @@ impl Wave {
         {
             s.left = false;
             f.left_runs.taken_up += 1;
+        }
+    }
+
+    /// R9: a run of so many pages ended, which its file may have noted when it was left. It says how far others go, there and elsewhere.
+    pub(super) fn witness(&mut self, id: FileId, pages: u64, noted: bool) {
+        self.lengths.push(pages);
+        let Some(f) = self.files.get_mut(&id) else { return };
+        f.lengths.push(pages);
+        if !noted {
+            f.left_runs.lengths.push(pages);
         }
     }
 
@@ -210,8 +212,7 @@ impl Wave {
         if let Course::Stride { .. } = s.course {
             f.stride_lengths.push(s.reads);
         } else {
-            f.ended(s.length(), s.left);
-            self.lengths.push(s.length());
+            self.witness(s.file, s.length(), s.left);
         }
     }
 

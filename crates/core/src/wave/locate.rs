@@ -320,11 +320,10 @@ impl Wave {
         }
         self.idle_seeds.push_back((now, sid));
         // A seed that many others have followed counts as a run that ended, though it may still go on.
-        let f = self.files.get_mut(&id)?;
-        let followed = f.seeds.len().checked_sub(FOLLOWERS).map(|i| f.seeds[i]);
+        let seeds = &self.files[&id].seeds;
+        let followed = seeds.len().checked_sub(FOLLOWERS).map(|i| seeds[i]);
         if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
-            f.ended(s.request, s.left);
-            self.lengths.push(s.request);
+            self.witness(id, s.request, s.left);
         }
         Some(sid)
     }
@@ -400,9 +399,7 @@ impl Wave {
         };
         if let Some(look) = before {
             if place == Place::Stray && self.reads_between(now, id, look, pages) {
-                if let Some(latest) = self.latest.get_mut(&actor) {
-                    latest.look = Some(Look { passed: true, ..look });
-                }
+                self.keep_look(actor, Look { passed: true, ..look });
                 return true;
             }
             let moved = told_all && self.streams.get(look.from).is_some_and(|s| s.next != look.next);
@@ -418,14 +415,10 @@ impl Wave {
             {
                 // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there.
                 let look = Look { first: pages.start.0, ..look };
-                if let Some(latest) = self.latest.get_mut(&actor) {
-                    latest.look = Some(look);
-                }
+                self.keep_look(actor, look);
                 return place == Place::Stray && self.looks(id, look);
             } else if look.leaves && place == Place::Stray && self.looks_again(id, look, pages) {
-                if let Some(latest) = self.latest.get_mut(&actor) {
-                    latest.look = Some(Look { first: pages.start.0, end: pages.end().0, ..look });
-                }
+                self.keep_look(actor, Look { first: pages.start.0, end: pages.end().0, ..look });
                 return true;
             } else if look.leaves {
                 self.end(look.from);
@@ -445,14 +438,20 @@ impl Wave {
                 Look { from, next: s.next, first: pages.start.0, end: pages.end().0, leaves, passed: false };
             (ahead || leaves && within).then_some(look)
         });
+        let Some(look) = anew else { return false };
+        self.keep_look(actor, look);
+        self.looks(id, look)
+    }
+
+    /// A look that the next read of `actor` may show to be one.
+    fn keep_look(&mut self, actor: u32, look: Look) {
         if let Some(latest) = self.latest.get_mut(&actor) {
-            latest.look = anew;
+            latest.look = Some(look);
         }
-        anew.is_some_and(|look| self.looks(id, look))
     }
 
     /// Whether a read is one of what lies between the first page and one at which its reader looked and was believed: he comes down, and what is
-    /// out for the run is all of it.
+    /// out for the run is all of it. The first such read is noted: the look came true, and the run is as good as read.
     fn reads_between(&mut self, now: Nanos, id: FileId, look: Look, pages: Extent) -> bool {
         let Some(s) = self.streams.get(look.from).filter(|_| !look.leaves) else { return false };
         let there = self.files.get(&id).is_some_and(|f| f.table.resident(pages) == pages.count);
@@ -491,7 +490,7 @@ impl Wave {
     }
 
     /// Whether who looked farther on reads downwards from there, page after page: memory is copied so as well, and where he was first
-    /// is where he is going.
+    /// is where he is going, which is noted.
     fn goes_down(&mut self, look: Look, at: Option<StreamId>, pages: Extent) -> bool {
         let Some(to) = self.streams.get(look.from).map(|s| s.first) else { return false };
         let Some(s) = at.and_then(|at| self.streams.get_mut(at)) else { return false };

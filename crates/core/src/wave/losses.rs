@@ -111,10 +111,7 @@ impl Wave {
                 s.frontier = page.0.max(s.next);
                 if !core::mem::replace(&mut s.robbed, true) && is_short(s) {
                     let came = s.progress();
-                    self.lengths.push(came);
-                    if let Some(f) = self.files.get_mut(&id) {
-                        f.ended(came, false);
-                    }
+                    self.witness(id, came, false);
                 }
             }
         }
