@@ -148,28 +148,30 @@ impl PageTable {
     /// Clears `bit` on the pages of `extent` and returns how many had it set.
     pub fn clear(&mut self, bit: PageBit, extent: Extent) -> PageCount {
         let mut changed = 0;
-        self.edit(extent, |leaf, mask| changed += leaf.clear(bit, mask));
+        self.edit(extent, |_, leaf, mask| changed += leaf.clear(bit, mask));
         PageCount(changed)
     }
 
     /// Clears every bit on the pages of `extent`: they were evicted, or never were.
     pub fn forget(&mut self, extent: Extent) {
-        self.edit(extent, Leaf::forget);
+        self.edit(extent, |_, leaf, mask| leaf.forget(mask));
     }
 
-    /// Clears every bit on `page`. Whether it was ahead.
-    pub(crate) fn lose(&mut self, page: PageIndex) -> bool {
-        let mut ahead = false;
-        self.edit(Extent { start: page, count: PageCount(1) }, |leaf, mask| {
-            ahead = leaf.word(Select::Bit(PageBit::Ahead)) & mask != 0;
+    /// Clears every bit on the pages of `extent`, and names those that were ahead.
+    pub(crate) fn lose(&mut self, extent: Extent, mut was_ahead: impl FnMut(PageIndex)) {
+        self.edit(extent, |at, leaf, mask| {
+            let mut ahead = leaf.word(Select::Bit(PageBit::Ahead)) & mask;
+            while ahead != 0 {
+                was_ahead(at + PageCount(ahead.trailing_zeros().into()));
+                ahead &= ahead - 1;
+            }
             leaf.forget(mask);
         });
-        ahead
     }
 
     /// What was in flight of `extent` is present.
     pub(crate) fn arrived(&mut self, extent: Extent) {
-        self.edit(extent, |leaf, mask| {
+        self.edit(extent, |_, leaf, mask| {
             let came = leaf.word(Select::Bit(PageBit::InFlight)) & mask;
             leaf.set(PageBit::Present, came);
             leaf.clear(PageBit::InFlight, came);
@@ -179,7 +181,7 @@ impl PageTable {
     /// `page`, which is present, is read: it is used, and ahead no more. Whether it was ahead.
     pub(crate) fn used(&mut self, page: PageIndex) -> bool {
         let mut ahead = false;
-        self.edit(Extent { start: page, count: PageCount(1) }, |leaf, mask| {
+        self.edit(Extent { start: page, count: PageCount(1) }, |_, leaf, mask| {
             ahead = leaf.clear(PageBit::Ahead, mask) > 0;
             leaf.set(PageBit::Used, mask);
         });
@@ -260,8 +262,8 @@ impl PageTable {
         Some((leaf, 1 << (page.0 % LEAF_PAGES)))
     }
 
-    /// Applies `f` to the leaves of `extent` that exist, and frees those that it emptied.
-    fn edit(&mut self, extent: Extent, mut f: impl FnMut(&mut Leaf, u64)) {
+    /// Applies `f` to the leaves of `extent` that exist, each with its first page, and frees those that it emptied.
+    fn edit(&mut self, extent: Extent, mut f: impl FnMut(PageIndex, &mut Leaf, u64)) {
         if extent.is_empty() {
             return;
         }
@@ -273,7 +275,7 @@ impl PageTable {
             let before = chunk.leaves.capacity();
             for (leaf, mask) in leaf_masks(from.saturating_sub(base), (end - base).min(CHUNK_PAGES)) {
                 if let Some(rank) = chunk.rank(leaf) {
-                    f(&mut chunk.leaves[rank], mask);
+                    f(PageIndex(base + u64::from(leaf) * LEAF_PAGES), &mut chunk.leaves[rank], mask);
                     if chunk.leaves[rank].is_empty() {
                         chunk.free(leaf, rank);
                     }

@@ -37,7 +37,7 @@ use crate::window::Window;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
-use frames::{FrameId, Frames, List};
+use frames::{Frame, FrameId, Frames, List};
 use ghosts::Ghosts;
 use places::Places;
 use shards::Shards;
@@ -153,6 +153,8 @@ pub struct Cache {
     shards: Shards,
     ghosts: Ghosts,
     evicted: Vec<Evicted>,
+    /// How many of those have left their file's table too: between calls all of them.
+    settled: usize,
     to_write: Vec<(FileId, PageIndex)>,
     /// Room for the frames of one run of pages.
     taken: Vec<u32>,
@@ -173,6 +175,7 @@ impl Cache {
             shards: Shards::new(&config),
             ghosts: Ghosts::new(config.ghosts_max),
             evicted: Vec::new(),
+            settled: 0,
             to_write: Vec::new(),
             taken: Vec::new(),
             age_inversion: 0,
@@ -229,6 +232,7 @@ impl Cache {
             taken.extend(
                 pages.map_while(|page| Some(self.take_frame(file, page, owner, holds, &mut sought)?.0)),
             );
+            self.settle();
             let f = self.files.get_mut(&file).expect("looked up above");
             f.places.put(hole.start, &taken);
             if (taken.len() as u64) < hole.count.0 {
@@ -267,9 +271,9 @@ impl Cache {
                 }
                 None => {
                     let holds: Holds<'_> = &mut |_, _, _| Hold::Go;
-                    let Some(id) = self.take_frame(file, page, owner, holds, &mut Sought::default()) else {
-                        return Some(page);
-                    };
+                    let taken = self.take_frame(file, page, owner, holds, &mut Sought::default());
+                    self.settle();
+                    let Some(id) = taken else { return Some(page) };
                     let f = self.files.get_mut(&file).expect("a frame was taken for it");
                     f.places.put(page, &[id.0]);
                     f.table.set(PageBit::Present, one);
@@ -321,9 +325,7 @@ impl Cache {
                 Some(id) if self.frames.get(id).dirty => {
                     self.arrived(file, Extent { start: page, count: PageCount(1) });
                 }
-                Some(id) => {
-                    self.release(id);
-                }
+                Some(id) => self.release(id),
                 None => {}
             }
         }
@@ -420,6 +422,7 @@ impl Cache {
             let Some(id) = self.oldest_evictable(shard, holds, &mut sought) else { break };
             self.evict(id);
         }
+        self.settle();
     }
 
     /// Reclaims ahead of need, if the cache was told to: called by its driver after each submission. Dirty pages at the
@@ -432,11 +435,13 @@ impl Cache {
                 let Some(id) = self.oldest_evictable(shard, holds, &mut sought) else { break };
                 self.evict(id);
             }
+            self.settle();
         }
     }
 
     /// What was evicted since the last call, in order.
     pub fn take_evicted(&mut self) -> Vec<Evicted> {
+        self.settled = 0;
         core::mem::take(&mut self.evicted)
     }
 
@@ -488,6 +493,7 @@ impl Cache {
                 "file {file}: no page is both present and in flight"
             );
         }
+        assert_eq!(self.settled, self.evicted.len(), "who gave up his frame has left the table");
         assert_eq!(resident, self.shards.used().0, "a page is resident if and only if it has a frame");
         self.ghosts.check();
     }
@@ -598,6 +604,7 @@ impl Cache {
         }
     }
 
+    /// The page gives up its frame. It leaves its file's table with those that go with it, in [`Cache::settle`].
     fn evict(&mut self, id: FrameId) {
         let (file, page, owner, age) = {
             let frame = self.frames.get(id);
@@ -607,26 +614,49 @@ impl Cache {
             let oldest = (0..self.shards.len()).filter_map(|shard| self.frames.oldest_age(shard)).min();
             self.age_inversion = self.age_inversion.max(age.saturating_sub(oldest.unwrap_or(age)));
         }
-        let unread = self.release(id);
-        self.evicted.push(Evicted { file, page, owner, unread });
-        self.ghosts.remember(file, page, owner, unread);
+        self.free(id);
+        self.evicted.push(Evicted { file, page, owner, unread: false });
     }
 
-    /// The frame is free and the page absent. Whether that was ahead.
-    fn release(&mut self, id: FrameId) -> bool {
-        let (file, page, shard, dirty) = {
-            let frame = self.frames.get(id);
-            (frame.file, frame.page, frame.shard, frame.dirty)
-        };
+    /// Those that gave up their frames are absent. Pages that came together go together: a run of them is looked up once.
+    fn settle(&mut self) {
+        let mut rest = &mut self.evicted[self.settled..];
+        while let [first, ..] = *rest {
+            let goes_on = |(i, gone): (usize, &Evicted)| {
+                gone.file == first.file && gone.page == first.page + PageCount(i as u64)
+            };
+            let len = rest.iter().enumerate().take_while(|&one| goes_on(one)).count();
+            let (run, after) = core::mem::take(&mut rest).split_at_mut(len);
+            let f = self.files.get_mut(&first.file).expect("a frame's file is open");
+            let pages = Extent { start: first.page, count: PageCount(len as u64) };
+            f.table.lose(pages, |page| run[page.since(first.page).0 as usize].unread = true);
+            f.places.take(pages);
+            for gone in run {
+                self.ghosts.remember(gone.file, gone.page, gone.owner, gone.unread);
+            }
+            rest = after;
+        }
+        self.settled = self.evicted.len();
+    }
+
+    /// The frame is free and the page absent.
+    fn release(&mut self, id: FrameId) {
+        let (file, page) = self.free(id);
+        let f = self.files.get_mut(&file).expect("a frame's file is open");
+        let one = Extent { start: page, count: PageCount(1) };
+        f.table.forget(one);
+        f.places.take(one);
+    }
+
+    /// The frame is free. The page that had it.
+    fn free(&mut self, id: FrameId) -> (FileId, PageIndex) {
+        let Frame { file, page, shard, dirty, .. } = *self.frames.get(id);
         if dirty {
             self.shards.cleaned(shard, 1);
         }
-        let f = self.files.get_mut(&file).expect("a frame's file is open");
-        let ahead = f.table.lose(page);
-        f.places.take(page);
         self.frames.free(id);
         self.shards.gave(shard);
-        ahead
+        (file, page)
     }
 }
 

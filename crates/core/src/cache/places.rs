@@ -46,14 +46,16 @@ impl Places {
         }
     }
 
-    /// `page` has a frame no more.
-    pub(super) fn take(&mut self, page: PageIndex) {
-        let key = page.0 / LEAF;
-        let Some(leaf) = self.leaves.get_mut(&key) else { return };
-        let had = core::mem::replace(&mut leaf.frames[(page.0 % LEAF) as usize], NO_FRAME);
-        leaf.used -= u32::from(had != NO_FRAME);
-        if leaf.used == 0 {
-            self.leaves.remove(&key);
+    /// `pages` have no frame any more.
+    pub(super) fn take(&mut self, pages: Extent) {
+        for (key, within, part) in parts(pages) {
+            let Some(leaf) = self.leaves.get_mut(&key) else { continue };
+            let frames = &mut leaf.frames[within..][..part.len()];
+            leaf.used -= frames.iter().map(|&id| u32::from(id != NO_FRAME)).sum::<u32>();
+            frames.fill(NO_FRAME);
+            if leaf.used == 0 {
+                self.leaves.remove(&key);
+            }
         }
     }
 
@@ -90,10 +92,10 @@ mod tests {
         };
         assert_eq!(of(&places, 0, 200), [7, 8, 9, 10]);
         assert_eq!((of(&places, 63, 2), places.get(PageIndex(66))), ([8, 9].to_vec(), None));
-        places.take(PageIndex(64));
+        places.take(Extent::new(64, 1));
         assert_eq!(of(&places, 0, 200), [7, 8, 10]);
         for page in [62, 63, 65, 65] {
-            places.take(PageIndex(page));
+            places.take(Extent::new(page, 1));
         }
         assert_eq!(places.bytes_of_memory(), Bytes(0));
     }
