@@ -242,7 +242,9 @@ impl Wave {
             // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
             let before = from.saturating_add_signed(-period);
             let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
-            self.dead += self.files[&id].table.count(PageBit::Ahead, gaps).0;
+            let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
+            self.dead += passed;
+            self.gaps_passed += passed;
         }
         // Pages that were passed quietly inside the window were read.
         let passed = match self.streams.get(sid).map(|s| s.course) {

@@ -75,8 +75,12 @@ impl Wave {
         let lost: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
         let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
         let count: u64 = lost.iter().map(|run| run.count.0).sum();
-        self.lost += count;
-        self.vain += count;
+        // Gaps that were passed go first: nobody waits for them, and their loss tells nothing.
+        let gaps = count.min(self.gaps_passed);
+        self.gaps_passed -= gaps;
+        self.dead = self.dead.saturating_sub(gaps);
+        self.lost += count - gaps;
+        self.vain += count - gaps;
         // Where what is out fills much of the memory, it is the memory that is short.
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;

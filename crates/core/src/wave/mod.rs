@@ -210,6 +210,8 @@ pub struct Wave {
     unread: u64,
     /// Of those, about, pages that no stream will read: what streams left that ended, gaps behind a stride, bought regions.
     dead: u64,
+    /// Of those, gaps that the reader of a stride has passed.
+    gaps_passed: u64,
     /// What streams left that ended, and use and waits have not made good yet (R13).
     debt: u64,
     /// Until so many pages are used, a stream that reads much lacks what others have out (R13).
@@ -260,6 +262,7 @@ impl Wave {
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
             dead: 0,
+            gaps_passed: 0,
             debt: 0,
             pressed: 0,
             vain: 0,
@@ -470,6 +473,7 @@ impl Wave {
         self.read_of_late += useful;
         self.unread -= useful;
         self.dead = self.dead.min(self.unread);
+        self.gaps_passed = self.gaps_passed.min(self.dead);
         self.debt = self.debt.saturating_sub(useful).min(self.unread);
         useful
     }

@@ -4,6 +4,7 @@
 //! period 16, run 1      read 0 . . . 16 . . . 32      the fourth is known: 48, then 64 and 80 ...
 //! R7  gaps dear         asked for  [48,49) [64,65) [80,81) ...     one request each
 //! R8  gaps cheap        asked for  [48,81)                         one request, gaps and all
+//!     by a head         then       [81,129)                        right behind it, so that the head need not travel
 //! ```
 //!
 //! Where its reader goes on behind each run, it is the first read of a longer one: a tensor in every fourth place, a record that the
@@ -55,6 +56,7 @@ impl Wave {
             Extent::between(pages.end().clamp(whole.start, whole.end()), whole.end().min(PageIndex(f.end)))
         });
         let gap = period.unsigned_abs().saturating_sub(run);
+        let head = queue.device.trip_pages() > 0;
         let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
         // Gaps that are bought take memory like the rest.
         let bought = if whole_stretch { run + gap } else { run };
@@ -69,7 +71,9 @@ impl Wave {
             return;
         }
         let (id, from, end) = (s.file, s.next, f.end);
-        let mut stretch: Option<Extent> = None;
+        // A head need not travel where a stretch begins right behind the one before.
+        let before = s.frontier.checked_add_signed(-period).filter(|_| head && whole_stretch && distance > 0);
+        let mut stretch = before.map(|last| Extent::new(if period > 0 { last + run } else { last }, 0));
         let mut asked = Vec::new();
         let mut columns = Vec::new();
         for k in distance.max(0)..ahead {
@@ -96,7 +100,7 @@ impl Wave {
                 }
             };
         }
-        asked.extend(stretch);
+        asked.extend(stretch.filter(|stretch| !stretch.is_empty()));
         let why = if whole_stretch { Why("R8 gaps are cheap") } else { Why("R7 stride") };
         // The reader asks again when it has come half way.
         let mark = (s.next as i64).checked_add(period * (ahead / 2)).filter(|&p| p >= 0).map(|p| p as u64);
@@ -178,4 +182,40 @@ fn read_on(f: &File, s: &Stream) -> u64 {
 /// Whether `more` pages are `pages`, and one in [`NEAR`] of them more at most.
 fn about(pages: u64, more: u64) -> bool {
     (pages..=pages + pages / NEAR).contains(&more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::play;
+    use super::super::{Action, Config, Input, Wave};
+    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use alloc::vec::Vec;
+
+    /// A head of 8 ms fetches 4 pages in every 16 with their gaps, each stretch right behind the one before, up or down.
+    #[test]
+    fn a_head_goes_on_where_the_stretch_before_ended() {
+        let up: Vec<u64> = (0..200).map(|k| 16 * k).collect();
+        let down: Vec<u64> = up.iter().rev().copied().collect();
+        for starts in [up, down] {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            wave.queue(0).device = play(1, 8_000, 500);
+            let mut stretches = Vec::new();
+            for (i, &start) in starts.iter().enumerate() {
+                let now = Nanos::from_ms(i as u64);
+                let read = Input::Read { file: FileId(0), pages: Extent::new(4096 + start, 4), actor: 0 };
+                wave.handle(now, read);
+                while let Some(Action::Fetch { id, .. }) = wave.poll(now) {
+                    wave.handle(now, Input::Skipped { fetch: id });
+                }
+                stretches.extend(wave.take_trace().filter(|e| e.decision.why.0 == "R8 gaps are cheap"));
+                wave.check();
+            }
+            assert!(stretches.len() > 3, "{stretches:?}");
+            for pair in stretches.windows(2) {
+                let (one, next) = (pair[0].decision.window.extent(), pair[1].decision.window.extent());
+                assert!(one.end() == next.start || next.end() == one.start, "{one} {next}");
+            }
+        }
+    }
 }
