@@ -27,6 +27,7 @@ use super::{File, Wave, plan};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::view::View;
 use alloc::vec::Vec;
 
 /// Streams below pages that were dropped that may have asked for them.
@@ -118,6 +119,16 @@ impl Wave {
                     self.witness(id, came, false);
                 }
             }
+        }
+    }
+
+    /// A reader came to pages that are gone, and what is behind them is gone as well: it has not been asked for.
+    pub(super) fn ask_again(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Forward) else { return };
+        let Some(f) = self.files.get(&s.file) else { return };
+        let wanted = self.queues.get(&f.device).is_some_and(|queue| queue.wants(s.file, s.next));
+        if !wanted && !f.table.present(PageIndex(s.next)) {
+            s.frontier = s.next;
         }
     }
 

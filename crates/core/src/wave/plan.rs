@@ -182,6 +182,7 @@ impl Wave {
                 let why = if missing > 0 && established { Why("R3 waited") } else { Why("R2 next") };
                 let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
                 if missing > 0 && established {
+                    self.ask_again(sid);
                     self.grow(sid);
                 }
                 self.plan_stream(now, sid, pages, why);

@@ -120,12 +120,16 @@ impl Line {
         Some(wanted)
     }
 
+    /// Where the part starts that holds `page`.
+    fn holds(&self, file: FileId, page: u64) -> Option<(FileId, u64)> {
+        let (&key, parts) = self.parts.range(..=(file, page)).next_back()?;
+        (key.0 == file && parts[0].pages.end().0 > page).then_some(key)
+    }
+
     /// The part that holds `page` or starts not far behind it.
     pub(super) fn take_around(&mut self, file: FileId, page: u64) -> Option<Wanted> {
-        let behind = self.parts.range(..=(file, page)).next_back();
-        let held = behind.filter(|((f, _), parts)| *f == file && parts[0].pages.end().0 > page);
-        let near = || self.parts.range((file, page)..=(file, page.saturating_add(64))).next();
-        let key = *held.or_else(near)?.0;
+        let near = || Some(*self.parts.range((file, page)..=(file, page.saturating_add(64))).next()?.0);
+        let key = self.holds(file, page).or_else(near)?;
         self.take(key)
     }
 
@@ -180,6 +184,11 @@ impl Queue {
     /// Whether all that was decided was sent.
     pub(super) fn is_empty(&self) -> bool {
         [&self.demand, &self.urgent, &self.ahead].iter().all(|line| line.is_empty())
+    }
+
+    /// Whether a page was asked for and not sent.
+    pub(super) fn wants(&self, file: FileId, page: u64) -> bool {
+        [&self.demand, &self.urgent, &self.ahead].iter().any(|line| line.holds(file, page).is_some())
     }
 
     /// What a stream has asked for before and was not sent becomes urgent, for its reader comes to it first.
