@@ -286,10 +286,12 @@ impl Wave {
         let overlaps = self.queues.get(&f.device).is_some_and(|q| q.device.overlaps());
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.waited = true;
-        if let Course::Stride { .. } = s.course {
+        if let Course::Stride { period, .. } = s.course {
             // Three reads at equal distance may be chance; the fourth came where it was expected. To a head each is a trip.
             let promise = if s.reads > 3 && overlaps { PROMISE } else { 2 };
-            s.ahead = promise * s.ahead.min(s.reads);
+            let known = promise * s.ahead.min(s.reads);
+            let worth = if s.reads > 3 { unit / period.unsigned_abs().max(1) } else { 0 };
+            s.ahead = known.max(worth);
             return;
         }
         s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).max(unit).min(AHEAD_MAX);

@@ -25,7 +25,7 @@
 use super::lengths::{NEAR, USED_PERCENT};
 use super::plan::whole;
 use super::queue::{Turn, Wanted};
-use super::shares::AHEAD_MIN;
+use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave};
 use crate::decision::{Pattern, Why};
@@ -38,6 +38,7 @@ impl Wave {
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
         let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
+        let most = (3 * SPECULATION_MAX / 2).max(self.earned());
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run: first } = s.course else { return };
         let f = &self.files[&s.file];
@@ -60,7 +61,7 @@ impl Wave {
         let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
         // Gaps that are bought take memory like the rest.
         let bought = if whole_stretch { run + gap } else { run };
-        let runs_max = (memory / bought.max(1)).min(speculation / run.max(1)).max(1);
+        let runs_max = (memory.min(most) / bought.max(1)).min(speculation / run.max(1)).max(1);
         let reads = s.reads;
         let ends =
             f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
