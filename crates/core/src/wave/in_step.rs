@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
-//! of the 64 seeds up to the newest that went on did, and 64 behind that one: what was sown later may be another reader's.
+//! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's.
 
 use super::Wave;
 use super::plan::Asked;
@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 const SISTERS_MAX: usize = 256;
 /// unless so many in a row have windows: then they were looked at a moment ago.
 const LOOKED_AFTER: usize = 16;
-/// Seeds that are opened behind the newest that went on.
+/// Seeds that are opened behind the newest that went on, and before it.
 const NEAR_MAX: u64 = 64;
 
 impl Wave {
@@ -68,7 +68,11 @@ impl Wave {
             f.seeds.pop_front();
             f.opened = f.opened.saturating_sub(1);
         }
-        let from = f.opened.min(f.seeds.len());
+        // Those far before it have not gone on, and will not.
+        let far =
+            |sid: &StreamId| self.streams.get(*sid).is_none_or(|s| s.serial + NEAR_MAX <= f.fates_newest);
+        let opened = f.opened.min(f.seeds.len());
+        let from = opened + f.seeds.range(opened..).take_while(|&sid| far(sid)).count();
         let to = (2 * from + 4).min(f.seeds.len());
         let near =
             |sid: &&StreamId| self.streams.get(**sid).is_none_or(|s| s.serial <= f.fates_newest + NEAR_MAX);

@@ -232,7 +232,7 @@ impl Wave {
             for k in 0..runs.clamp(0, 4096) {
                 let passed = Extent::new((from as i64 + k * period).max(0) as u64, run);
                 self.use_pages(id, passed);
-                self.sow(now, id, passed);
+                self.sow(now, id, passed, None);
             }
             // Did its reader go on where the run before ended?
             let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
@@ -277,12 +277,14 @@ impl Wave {
         if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
             return None;
         }
-        if let Some(period) = self.stray(id, pages, actor) {
+        let in_a_row = self.stray(id, pages, actor).map(|period| (period, 3));
+        if let Some((period, reads)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
             let mut s = Stream::seed(id, q, n, now);
             s.course = Course::Stride { period, run: n };
             s.next = q.checked_add_signed(period)?;
             s.frontier = s.next;
-            s.reads = 3;
+            s.reads = reads;
+            s.by_turns = in_a_row.is_none();
             s.begun = (s.progress(), self.counters.pages_used);
             let next = s.next;
             let sid = self.streams.add(s);
@@ -291,16 +293,16 @@ impl Wave {
             self.mark_active(now, sid);
             return Some(sid);
         }
-        if looks { None } else { self.sow(now, id, pages) }
+        if looks { None } else { self.sow(now, id, pages, Some(actor)) }
     }
 
-    /// Adds a seed at `pages`.
-    pub(super) fn sow(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
+    /// Adds a seed at `pages`, read by `by`.
+    pub(super) fn sow(&mut self, now: Nanos, id: FileId, pages: Extent, by: Option<u32>) -> Option<StreamId> {
         let (q, n) = (pages.start.0, pages.count.0);
         let f = self.files.get_mut(&id)?;
         f.sown += 1;
         let mut seed = Stream::seed(id, q, n, now);
-        seed.serial = f.sown;
+        (seed.serial, seed.by) = (f.sown, by);
         seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
         let sid = self.streams.add(seed);
         // Two expectations cannot stand at one page: the newer one is the likelier.

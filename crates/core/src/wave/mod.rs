@@ -18,7 +18,7 @@
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
-//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth; where runs begin at them, whole runs | reads; marks only: learns from misses |
+//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
@@ -37,6 +37,7 @@
 //! read [10,12)   fetch [18,572)   mark 151    R3 waited: one latency carries 732 pages at 100 MB/s; R13 lets out 560
 //! ```
 
+mod by_turns;
 mod density;
 mod device;
 mod ends;

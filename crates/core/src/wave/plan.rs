@@ -93,6 +93,7 @@ impl Wave {
             latest.stream = stream;
             if let Some(s) = stream.and_then(|sid| self.streams.get(sid))
                 && matches!(s.course, Course::Stride { .. })
+                && !s.by_turns
             {
                 (latest.stride, latest.off_stride) = (stream, 0);
             }
@@ -100,7 +101,7 @@ impl Wave {
         self.bring(now, id, pages);
         self.touch_leaves(id, pages);
         if let Some(sid) = stream {
-            self.plan_read(now, sid, pages, place, missing);
+            self.plan_read(now, sid, pages, (place, actor), missing);
         } else if let Some(look) = self.latest.get(&actor).and_then(|l| l.look).filter(|_| looks) {
             self.plan_looked(now, look, pages);
         }
@@ -136,7 +137,14 @@ impl Wave {
         }
     }
 
-    fn plan_read(&mut self, now: Nanos, sid: StreamId, pages: Extent, place: Place, missing: u64) {
+    fn plan_read(
+        &mut self,
+        now: Nanos,
+        sid: StreamId,
+        pages: Extent,
+        (place, actor): (Place, u32),
+        missing: u64,
+    ) {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let id = s.file;
         if place == Place::Repeats(sid) && s.reads_on(pages) {
@@ -156,7 +164,7 @@ impl Wave {
                 }
                 // What a stride visits may become streams of their own: a matrix read by columns.
                 if self.streams.get(sid).is_some_and(|s| s.whole == 0) {
-                    self.sow(now, id, pages);
+                    self.sow(now, id, pages, Some(actor));
                 }
             }
             Course::Forward | Course::Backward => {

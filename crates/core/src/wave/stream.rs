@@ -61,6 +61,8 @@ pub(crate) struct Stream {
     pub(crate) interval_ns: u64,
     /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
     pub(crate) serial: u64,
+    /// Of a seed, who read it, if that is known.
+    pub(crate) by: Option<u32>,
     /// Epoch in which it was last counted as active, or [`NEVER`],
     pub(crate) epoch: u32,
     /// and whether it was in the one before that.
@@ -78,6 +80,8 @@ pub(crate) struct Stream {
     /// Page behind the one at which its reader has looked before it went on from the first (R9); of one that goes down, the first page, at
     /// which he was before he began with the last; 0 for none.
     pub(crate) looked: u64,
+    /// A stride that its reader walks by turns with whatever else: that he is elsewhere is no sign (R7).
+    pub(crate) by_turns: bool,
     /// Runs of a stride behind which its reader read on (R9),
     pub(crate) followed: u64,
     /// and the pages that are fetched for a run with what he reads on; 0 where that is the run alone.
@@ -106,6 +110,7 @@ impl Stream {
             last: now,
             interval_ns: 0,
             serial: 0,
+            by: None,
             epoch: NEVER,
             epoch_before: false,
             waited: false,
@@ -114,6 +119,7 @@ impl Stream {
             robbed: false,
             left: false,
             looked: 0,
+            by_turns: false,
             followed: 0,
             whole: 0,
             begun: (0, 0),

@@ -1,0 +1,123 @@
+//! R7: strides that their reader walks by turns with whatever else, told by where reads lie and not by when they came.
+//!
+//! One who reads three records here, a column there, something at random and then the next three records leaves, where he went by a
+//! stride, reads that lie equally far apart, each newer than the one before. So a read that belongs nowhere is held against those
+//! nearest to it, and against those as far behind them.
+//!
+//! ```text
+//! pages      787312      787336      787360      787384            period 24
+//! read as         7          19          31          44            of all reads that belonged nowhere: each newer than the last
+//! ```
+//!
+//! Reads at random meet so by chance, the more often the thicker they lie. Where they are `period` pages apart, the next lies at the right
+//! place, give or take a page, once in `period / 3`; and `m` of them were made in this order once in `m!`. So many steps are asked for, that
+//! chance has made no more than one of [`CHANCE`]:
+//!
+//! ```text
+//! period   256     three steps after one another     (256/3)^2 * 2!  = 14,563
+//!           24     five                              (24/3)^4  * 4!  = 98,304
+//!            4     eight                             (4/3)^7   * 7!  = 37,758
+//! ```
+
+use super::Wave;
+use super::stream::{Course, Stream};
+use crate::units::{Extent, FileId};
+
+/// Strides that are none: one of so many.
+const CHANCE: u64 = 4096;
+/// Steps that are looked at; with any period of three pages or more they are enough.
+const STEPS_MAX: u64 = 12;
+
+impl Wave {
+    /// A stride upwards or downwards that `pages`, which `actor` reads and which belong nowhere, are the latest read of: its period, and the reads that show it.
+    pub(super) fn by_turns(&self, id: FileId, pages: Extent, actor: u32) -> Option<(i64, u64)> {
+        let f = self.files.get(&id)?;
+        let q = pages.start.0;
+        let seed = |page: u64| {
+            let s = self.streams.get(*f.backward.get(&page)?)?;
+            let own = s.course == Course::Seed && s.by == Some(actor);
+            (own && s.request.abs_diff(pages.count.0) <= 1).then_some(s)
+        };
+        let below = f.backward.range(..q).next_back().map(|(&page, _)| page);
+        let above = f.backward.range(q + 1..).next().map(|(&page, _)| page);
+        [below, above].into_iter().flatten().find_map(|nearest| {
+            let period = q.wrapping_sub(nearest) as i64;
+            let reads = Some(period)
+                .filter(|p| p.unsigned_abs() > pages.count.0)
+                .and_then(|period| reads_of(period, nearest, &seed))?;
+            Some((period, reads))
+        })
+    }
+}
+
+/// How many reads, with the one now, lie `period` apart and were made in that order, back from the one at `nearest`; if they are more than
+/// chance makes.
+fn reads_of<'a>(period: i64, nearest: u64, seed: &impl Fn(u64) -> Option<&'a Stream>) -> Option<u64> {
+    let (mut at, mut newer) = (nearest, seed(nearest)?.serial);
+    let (mut odds, mut steps) = (1, 1);
+    while odds < CHANCE {
+        if steps == STEPS_MAX {
+            return None;
+        }
+        let exact = at.checked_add_signed(-period)?;
+        let (page, s) = [exact, exact.saturating_sub(1), exact + 1]
+            .into_iter()
+            .find_map(|page| Some((page, seed(page)?)))?;
+        if s.serial >= newer {
+            return None;
+        }
+        odds = odds * steps * period.unsigned_abs() / 3;
+        (at, newer, steps) = (page, s.serial, steps + 1);
+    }
+    Some(steps + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Input, Wave};
+    use super::*;
+    use crate::units::{Bytes, Nanos};
+    use alloc::vec::Vec;
+
+    /// What is found at the last of these reads, each of two pages, by the first actor but where another is named.
+    fn found(reads: &[(u64, u32)]) -> Option<(i64, u64)> {
+        let id = FileId(0);
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 40) });
+        let (&(last, actor), before) = reads.split_last()?;
+        for &(page, by) in before {
+            wave.sow(Nanos(0), id, Extent::new(page, 2), Some(by));
+        }
+        wave.by_turns(id, Extent::new(last, 2), actor)
+    }
+
+    fn steps(period: u64, steps: u64) -> Vec<(u64, u32)> {
+        (0..=steps).map(|k| (100_000 + k * period, 0)).collect()
+    }
+
+    /// The table at the top.
+    #[test]
+    fn as_many_steps_as_chance_does_not_make() {
+        for (period, least) in [(256, 3), (24, 5), (4, 8)] {
+            assert_eq!(found(&steps(period, least)), Some((period as i64, least + 1)));
+            assert_eq!(found(&steps(period, least - 1)), None, "{period}");
+        }
+        assert_eq!(found(&steps(2, 40)), None, "pages after one another are no stride");
+    }
+
+    #[test]
+    fn where_reads_lie_counts_and_in_which_order_they_came() {
+        let up = steps(24, 5);
+        let among_others: Vec<_> =
+            up.iter().flat_map(|&read| [(7 * read.0 % 90_000, 0), (read.0 + 500_000, 0), read]).collect();
+        assert_eq!(found(&among_others), Some((24, 6)));
+        let mut down = up.clone();
+        down.reverse();
+        assert_eq!(found(&down), Some((-24, 6)));
+        let mut mixed = up.clone();
+        mixed.swap(1, 3);
+        assert_eq!(found(&mixed), None);
+        let others: Vec<_> = up.iter().enumerate().map(|(i, &(page, _))| (page, i as u32)).collect();
+        assert_eq!(found(&others), None, "six readers that begin equally far apart walk no stride");
+    }
+}
