@@ -29,7 +29,8 @@ const CHANCE: u64 = 4096;
 const STEPS_MAX: u64 = 12;
 
 impl Wave {
-    /// A stride upwards or downwards that `pages`, which `actor` reads and which belong nowhere, are the latest read of: its period, and the reads that show it.
+    /// A stride upwards or downwards that `pages`, which `actor` reads and which belong nowhere, are the latest read of: its period, and
+    /// the reads that show it.
     pub(super) fn by_turns(&self, id: FileId, pages: Extent, actor: u32) -> Option<(i64, u64)> {
         let f = self.files.get(&id)?;
         let q = pages.start.0;
@@ -42,10 +43,9 @@ impl Wave {
         let above = f.backward.range(q + 1..).next().map(|(&page, _)| page);
         [below, above].into_iter().flatten().find_map(|nearest| {
             let period = q.wrapping_sub(nearest) as i64;
-            let reads = Some(period)
-                .filter(|p| p.unsigned_abs() > pages.count.0)
-                .and_then(|period| reads_of(period, nearest, &seed))?;
-            Some((period, reads))
+            let overlap = period.unsigned_abs() <= pages.count.0;
+            let reads = if overlap { None } else { reads_of(period, nearest, &seed) };
+            Some((period, reads?))
         })
     }
 }
@@ -60,13 +60,13 @@ fn reads_of<'a>(period: i64, nearest: u64, seed: &impl Fn(u64) -> Option<&'a Str
             return None;
         }
         let exact = at.checked_add_signed(-period)?;
-        let (page, s) = [exact, exact.saturating_sub(1), exact + 1]
+        let (page, s) = [exact, exact.saturating_sub(1), exact.saturating_add(1)]
             .into_iter()
             .find_map(|page| Some((page, seed(page)?)))?;
         if s.serial >= newer {
             return None;
         }
-        odds = odds * steps * period.unsigned_abs() / 3;
+        odds = period.unsigned_abs().saturating_mul(odds * steps) / 3;
         (at, newer, steps) = (page, s.serial, steps + 1);
     }
     Some(steps + 1)

@@ -38,6 +38,7 @@ impl Wave {
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
         let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
+        // Gaps are no speculation, but half as much again as that may be is enough for any device.
         let most = (3 * SPECULATION_MAX / 2).max(self.earned());
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run: first } = s.course else { return };
