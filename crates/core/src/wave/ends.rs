@@ -53,7 +53,8 @@ impl Left {
     /// A run was left that its reader had come to at `came_at`. A single read is one where those who leave do not come back.
     fn count(&mut self, s: &mut Stream, came_at: PageIndex) {
         let run = match s.course {
-            Course::Forward => s.next >= came_at.0 + READS_MIN * s.request,
+            // Who reads by turns comes to a run that began before; what he read of it in other turns is not of this one.
+            Course::Forward => s.first == came_at.0 && s.next >= s.first + READS_MIN * s.request,
             Course::Backward => s.looked > 0,
             Course::Seed | Course::Stride { .. } => false,
         };
