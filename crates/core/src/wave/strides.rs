@@ -38,8 +38,8 @@ impl Wave {
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
         let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
-        // Gaps are no speculation, but half as much again as that may be is enough for any device.
-        let most = (3 * SPECULATION_MAX / 2).max(self.earned());
+        // Gaps are no speculation, but three times as much as that may be is enough for any device and for who looks after it.
+        let most = (3 * SPECULATION_MAX).max(self.earned());
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run: first } = s.course else { return };
         let f = &self.files[&s.file];
