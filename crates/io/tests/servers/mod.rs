@@ -18,12 +18,22 @@ pub fn bytes(len: usize) -> Vec<u8> {
     (0..len as u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
 
-/// A read into slices of a page, as the engine makes it.
+/// How often a read is tried while its errors are of those that pass.
+const TRIES: usize = 5;
+
+/// A read into slices of a page, as the engine makes it: a storage does not try again, and a connection that was lost on a busy
+/// machine says nothing of the object.
 pub fn read(storage: &dyn Storage, offset: u64, len: usize, until: &Until) -> Result<Vec<u8>, Error> {
     let mut buffer = vec![0; len];
-    let mut slices: Vec<_> = buffer.chunks_mut(4096).map(IoSliceMut::new).collect();
-    storage.read_at(offset, &mut slices, until)?;
-    Ok(buffer)
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        let mut slices: Vec<_> = buffer.chunks_mut(4096).map(IoSliceMut::new).collect();
+        match storage.read_at(offset, &mut slices, until) {
+            Err(error) if error.transient() && left > 0 => println!("asked again: {error}"),
+            result => return result.map(|_| buffer),
+        }
+    }
 }
 
 /// A program that ends with the test.
