@@ -231,16 +231,19 @@ impl Wave {
         self.idle.push_back((last, sid));
     }
 
-    /// R5: whether the next read of a stream has been made, and not by its own reader, who would have moved it on.
+    /// R5: whether the next read of a stream has been made, and not by its own reader, who would have moved it on. Not where what was
+    /// read then is gone: he will have to fetch it.
     pub(super) fn overtaken(&self, s: &Stream) -> bool {
         let next = match s.course {
             Course::Forward => Some(s.next),
             Course::Backward => s.next.checked_sub(1),
             Course::Seed | Course::Stride { .. } => None,
         };
-        let used =
-            |page: u64| self.files.get(&s.file).is_some_and(|f| f.table.has(PageBit::Used, PageIndex(page)));
-        next.is_some_and(used)
+        let Some(f) = self.files.get(&s.file) else { return false };
+        let there = |page| f.table.resident(Extent { start: page, count: PageCount(1) }).0 > 0;
+        let made =
+            |page| f.table.has(PageBit::Used, page) && !f.table.has(PageBit::Ahead, page) && there(page);
+        next.is_some_and(|page| made(PageIndex(page)))
     }
 
     /// Takes a stream away that says nothing of how long runs are: it was another's, or it ends otherwise.
