@@ -18,6 +18,7 @@
 //! 4096 pages believed in, 1000 out; 400 are seen to be gone      more than 64 + 4096/16: 3584 are believed in
 //! 200 more in the same epoch                                     fewer than 64 + 3584/16: no more is learnt from them
 //! 100 more                                                       3136
+//! the same with 3000 out, of which 1792 may be then               3584 until 808 and as many again as are not few are gone
 //! ```
 
 use super::queue::{Turn, Wanted};
@@ -86,9 +87,11 @@ impl Wave {
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
         let head = self.trip(f) > 0;
-        if self.lost - self.lost_weighed > LOST_FEW + self.memory_believed / LOST_SHARE {
-            self.lost_weighed = self.lost;
+        if self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE {
             self.believe_less();
+            // What is out beyond what may be out now will be lost as well, which is no news.
+            let out = self.unread.saturating_sub(self.dead + count);
+            self.lost_weighed = self.lost + out.saturating_sub(self.memory_believed / 2);
         }
         self.forget(id, pages, true);
         if few && head {
@@ -193,20 +196,26 @@ mod tests {
     /// The second worked example at the top.
     #[test]
     fn what_is_lost_unread_tells_on_the_memory() {
-        let id = FileId(0);
-        let mut wave = Wave::new(Config { memory: Bytes(4096 * 4096), ..Config::default() });
-        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-        let out = Extent::new(0, 1000);
-        let table = &mut wave.files.get_mut(&id).unwrap().table;
-        table.set(PageBit::Present, out);
-        wave.unread = table.set(PageBit::Ahead, out).0;
-        let mut lose = |from, pages| {
-            wave.handle(Nanos(1), Input::Dropped { file: id, pages: Extent::new(from, pages) });
-            wave.check();
+        let after = |out: u64, losses: &[u64]| {
+            let id = FileId(0);
+            let mut wave = Wave::new(Config { memory: Bytes(4096 * 4096), ..Config::default() });
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+            let out = Extent::new(0, out);
+            let table = &mut wave.files.get_mut(&id).unwrap().table;
+            table.set(PageBit::Present, out);
+            wave.unread = table.set(PageBit::Ahead, out).0;
+            let mut from = 0;
+            for &pages in losses {
+                wave.handle(Nanos(1), Input::Dropped { file: id, pages: Extent::new(from, pages) });
+                wave.check();
+                from += pages;
+            }
             wave.memory_believed
         };
-        assert_eq!(lose(0, 400), 3584);
-        assert_eq!(lose(400, 200), 3584);
-        assert_eq!(lose(600, 100), 3136);
+        assert_eq!(after(1000, &[400]), 3584);
+        assert_eq!(after(1000, &[400, 200]), 3584);
+        assert_eq!(after(1000, &[400, 200, 100]), 3136);
+        assert_eq!(after(3000, &[400, 808 + 288]), 3584);
+        assert_eq!(after(3000, &[400, 808 + 289]), 3136);
     }
 }

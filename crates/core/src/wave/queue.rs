@@ -23,6 +23,10 @@ const SLICE_TRIPS: u64 = 4;
 
 /// Places of parts in a line before those of parts that were taken are looked for.
 const ORDER_MIN: usize = 1024;
+/// Pages of a request at least: 128 KiB.
+const PIECE_MIN: u64 = 32;
+/// Requests that a stream has to itself before what it may have is cut so that all of it goes out at once.
+const SPARE: u64 = 16;
 
 /// Whose turn it is: earlier ones go first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -286,7 +290,18 @@ pub(super) fn piece_pages(queue: &Queue, wanted: Option<&Wanted>, unread: PageCo
     let each = if needed > 0 { (queue.urgent.needed + needed) / u64::from(device.room()) } else { 0 };
     let worth = passing.max(carried.min(each.max(unread.0 / 32))).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
-    worth.clamp(32, request_max.max(32)).min(request_max.max(1))
+    worth.clamp(PIECE_MIN, request_max.max(PIECE_MIN)).min(request_max.max(1))
+}
+
+/// Pages of a request with which `most` pages go out over all that the device takes at once, where each of few `streams` has many of
+/// those: a larger one would only come later. 32 for one reader of s3 where memory has room for 1024. No limit for a head, nor where a stream
+/// has fewer than sixteen: windows would be cut into more requests than there is room for.
+pub(super) fn spread_pages(queue: &Queue, most: PageCount, streams: u64) -> u64 {
+    let at_once = u64::from(queue.device.flight_max());
+    if queue.device.trip_pages() > 0 || SPARE * streams > at_once {
+        return u64::MAX;
+    }
+    (most.0 / at_once).max(1).next_power_of_two().max(PIECE_MIN)
 }
 
 #[cfg(test)]
@@ -297,6 +312,17 @@ mod tests {
     fn part(start: u64) -> Wanted {
         let pages = Extent::new(start, 32);
         Wanted { file: FileId(1), pages, turn: Turn::Urgent, why: Why("R2 next"), stream: None }
+    }
+
+    #[test]
+    fn what_memory_holds_goes_out_at_once() {
+        let mut queue = Queue::new(&Config::default());
+        queue.device = crate::wave::device::tests::play(64, 30_000, 200);
+        assert_eq!(queue.device.flight_max(), 176);
+        let spread = |most, streams| spread_pages(&queue, PageCount(most), streams);
+        assert_eq!(spread(1024, 1), 32);
+        assert_eq!(spread(16_384, 1), 128);
+        assert_eq!(spread(16_384, 12), u64::MAX);
     }
 
     #[test]

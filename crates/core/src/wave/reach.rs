@@ -24,6 +24,9 @@ pub(super) const FEW: u64 = 8;
 const STAYS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come.
 pub(super) const PROMISE: u64 = 4;
+/// Parts in which a window is pushed on at most where memory is short, and pages that such a part has at least.
+const PARTS: u64 = 8;
+const PART_MIN: u64 = 32;
 
 impl Wave {
     /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
@@ -31,20 +34,23 @@ impl Wave {
     /// A quarter of it, so that the next are there in time; more where several readers wait, for they do not wait for one
     /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
     /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
-    /// a whole trip, up to seven eighths.
+    /// a whole trip, up to seven eighths. Where memory has no room for what the device carries, all of it should be on its way all the
+    /// time: as many parts as the device takes requests from each stream, up to eight.
     pub(super) fn step(&self, f: &File, target: u64) -> u64 {
         let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
         let trip = queue.device.trip_pages();
         let worth = trip.max(PageCount::holding(queue.device.unit()).0 / 8);
         let crowded = queue.device.crowded_by(self.active());
-        let most = target
-            - if trip > 0 {
-                target / 8
-            } else if crowded {
-                target / 4
-            } else {
-                target / 2
-            };
+        let most = if trip > 0 {
+            target - target / 8
+        } else if crowded {
+            target - target / 4
+        } else if self.memory_believed / 2 < PageCount::holding(queue.device.bytes_per_latency()).0 * 3 / 2 {
+            let parts = u64::from(queue.device.flight_max()) / self.active().max(1);
+            (target / parts.clamp(2, PARTS)).max(PART_MIN.min(target / 2))
+        } else {
+            target - target / 2
+        };
         let readers = (queue.waiting.len() as u64).max(1);
         let least = (target * readers / (readers + 3)).min(most);
         worth.clamp(least, most).max(FEW.min(target / 2)).max(1)

@@ -14,7 +14,7 @@
 //! 100 KB/s in 128 MiB on a disk get all of their 30 MB/s instead of 27.2 (T15).
 
 use super::plan::whole;
-use super::queue::{Turn, Wanted, piece_pages, take_next, together};
+use super::queue::{Turn, Wanted, piece_pages, spread_pages, take_next, together};
 use super::reach::FEW;
 use super::stream::Course;
 use super::{Action, FetchId, Flight, Wave};
@@ -29,6 +29,7 @@ impl Wave {
     pub(super) fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
         loop {
             let earned = self.earned();
+            let (streams, most) = (self.active(), PageCount(self.memory_believed / 2));
             let queue = self.queues.get_mut(&device)?;
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
             let continued = queue.continued();
@@ -60,6 +61,7 @@ impl Wave {
             let (Some(file), Some(hole)) = (file, hole) else { continue };
             let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
             let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread));
+            let piece_max = piece_max.min(spread_pages(queue, most, streams));
             // Pieces keep to multiples of their size, so that two windows that meet share no request.
             let room = piece_max - hole.start.0 % piece_max;
             let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
