@@ -150,6 +150,14 @@ impl Wave {
         }
     }
 
+    /// R9: the same of a run that went down, which says how far others do: a footer is read so, and nothing before it.
+    fn witness_down(&mut self, id: FileId, pages: u64) {
+        self.lengths_down.push(pages);
+        if let Some(f) = self.files.get_mut(&id) {
+            f.lengths_down.push(pages);
+        }
+    }
+
     /// R9: a run whose reader is done with it, or will be before he comes to another.
     pub(super) fn leave(&mut self, sid: StreamId) {
         let Some(s) = self.streams.get_mut(sid) else { return };
@@ -213,7 +221,12 @@ impl Wave {
         if let Course::Stride { .. } = s.course {
             f.stride_lengths.push(s.reads);
         } else {
-            self.witness(s.file, s.length(), s.left);
+            let down = s.goes_down();
+            if down {
+                self.witness_down(s.file, s.length())
+            } else {
+                self.witness(s.file, s.length(), s.left)
+            }
         }
     }
 

@@ -12,6 +12,8 @@
 //! With 85 % demanded, the answer is 131: 112 certain pages may carry 19 in vain. A uniformly random reader leaves only runs of one
 //! read, so the answer for a fresh read is 0; and where fewer than four runs came so far, there is no answer.
 //!
+//! Runs that go down are asked about runs that went down: a footer is read so, and how far its file's columns go up is no news of it.
+//!
 //! Where a wait costs as much as many pages, more of them may be in vain. Which window is best depends on those behind it, so they
 //! are weighed from the longest run down. Members of an archive of 2, 8, 14 and so on to 56 pages, of which one page was read; on a
 //! disk whose seek takes as long as 200 pages a wait may cost 25:

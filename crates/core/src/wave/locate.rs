@@ -8,6 +8,7 @@
 //! read 370  R5 past a hole of 6 of 64, no more than a quarter            ^
 //! read 350  R5 past an unseen mark at 340, by no more than that  ^
 //! read 900  R7 stride                                                             ^
+//! a stream that has come down to 700: read 699 R6, read 700 R5 read again, as who reads unaligned does
 //! read 57   page 56 was read before: R4 context, a stream whose record is gone
 //! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7
 //! ```
@@ -125,6 +126,15 @@ impl Wave {
                 <= if s.course == Course::Backward { s.out() + s.out() / 4 } else { 0 }
         {
             return Place::Continues(sid);
+        }
+        // Just above it: read again, unaligned, or retried.
+        if let Some((&low, &sid)) = f.backward.range(..=q).next_back()
+            && let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Backward)
+            && q - low <= (s.out() / 4).max(s.request).max(1)
+            && q + n <= s.first
+            && f.table.resident(pages) == pages.count
+        {
+            return Place::Repeats(sid);
         }
         let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
         if used_before {

@@ -108,6 +108,8 @@ struct File {
     places: u64,
     left: bool,
     lengths: Lengths,
+    /// Those of runs that went down (R9).
+    lengths_down: Lengths,
     left_runs: Left,
     /// Strides that ended, in reads.
     stride_lengths: Lengths,
@@ -205,7 +207,9 @@ pub struct Wave {
     next_fetch: u64,
     /// What the reader of this very input is about to bring himself.
     own: Option<(FileId, Extent)>,
+    /// Runs of all files that ended, and those of them that went down (R9).
     lengths: Lengths,
+    lengths_down: Lengths,
     memory_believed: u64,
     /// Pages fetched ahead, present or in flight, not read yet.
     unread: u64,
@@ -260,6 +264,7 @@ impl Wave {
             next_fetch: 0,
             own: None,
             lengths: Lengths::default(),
+            lengths_down: Lengths::default(),
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
             dead: 0,
@@ -430,6 +435,7 @@ impl Wave {
             places: 0,
             left: false,
             lengths: Lengths::default(),
+            lengths_down: Lengths::default(),
             left_runs: Left::default(),
             stride_lengths: Lengths::default(),
             guesses: 0,
@@ -459,7 +465,8 @@ impl Wave {
             file.forward.into_values().chain(file.strides.into_values()).chain(file.backward.into_values())
         {
             if let Some(stream) = self.streams.remove(sid) {
-                self.lengths.push(stream.progress());
+                let down = stream.goes_down();
+                if down { &mut self.lengths_down } else { &mut self.lengths }.push(stream.progress());
             }
         }
         self.latest.retain(|_, latest| latest.file != id);

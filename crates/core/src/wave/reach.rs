@@ -62,14 +62,17 @@ impl Wave {
         let f = &self.files[&s.file];
         // However long its sisters' windows are, a run of four pages promises no more than sixteen.
         // Where runs have ended, waiting pays for no more than they came to.
-        let unknown = !f.runs().known() && !self.lengths.known();
+        let down = s.goes_down();
+        let (own, others) =
+            if down { (&f.lengths_down, &self.lengths_down) } else { (f.runs(), &self.lengths) };
+        let unknown = !own.known() && !others.known();
         let paid = if s.reads > 2 && unknown { s.paid.max(f.paid) } else { 0 };
         let promise = (PROMISE * s.progress().max(s.request)).max(paid);
         let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
         let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.wait_pages(f));
-        let known = by(f.runs()).or_else(|| by(&self.lengths));
+        let known = by(own).or_else(|| by(others));
         match known {
             _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
                 (target, why) = (s.to_look(), Why(LOOKED));

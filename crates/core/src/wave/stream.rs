@@ -135,6 +135,11 @@ impl Stream {
         }
     }
 
+    /// Whether it goes down, and not back to where its reader was first.
+    pub(crate) fn goes_down(&self) -> bool {
+        self.course == Course::Backward && self.looked == 0
+    }
+
     /// Pages that it had when it ended: to where its reader had looked, if what he did not tell of is all that was left.
     pub(crate) fn length(&self) -> u64 {
         let near = match self.course {
