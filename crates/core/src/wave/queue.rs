@@ -233,6 +233,11 @@ impl Queue {
         self.ends.remove(&(file, pages.end().0));
     }
 
+    /// Whether so many streams have no more than four requests each of those that the device takes at once.
+    pub(super) fn scarce_for(&self, streams: u64) -> bool {
+        self.device.trip_pages() == 0 && 4 * streams >= u64::from(self.device.flight_max())
+    }
+
     pub(super) fn line(&mut self, turn: Turn) -> &mut Line {
         match turn {
             Turn::Demand | Turn::Beside => &mut self.demand,

@@ -8,6 +8,8 @@
 //!    Fetch [10,32)   up to a multiple of 32: windows that meet share no request
 //!    Fetch [32,40)   up to what is there
 //!    Fetch [48,64) [64,96) [96,100)
+//! a run of a stride, [86,107)
+//!    Fetch [86,107)   nothing meets it
 //! ```
 //!
 //! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: 300 streams of
@@ -16,7 +18,7 @@
 use super::plan::whole;
 use super::queue::{Turn, Wanted, piece_pages, spread_pages, take_next, together};
 use super::reach::FEW;
-use super::stream::Course;
+use super::stream::{Course, Stream};
 use super::{Action, FetchId, Flight, Wave};
 use crate::decision::Pattern;
 use crate::table::PageBit;
@@ -62,8 +64,13 @@ impl Wave {
             let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
             let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread));
             let piece_max = piece_max.min(spread_pages(queue, most, streams));
-            // Pieces keep to multiples of their size, so that two windows that meet share no request.
-            let room = piece_max - hole.start.0 % piece_max;
+            // Pieces keep to multiples of their size, so that two windows that meet share no request. Runs of a stride meet none; and where
+            // streams are many, requests are what is scarce.
+            let stride = |s: &Stream| matches!(s.course, Course::Stride { .. });
+            let apart = queue.scarce_for(streams)
+                || wanted.stream.and_then(|sid| self.streams.get(sid)).is_some_and(stride);
+            let whole = apart && hole.count.0 <= piece_max;
+            let room = if whole { piece_max } else { piece_max - hole.start.0 % piece_max };
             let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
             let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
             let own = self.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
