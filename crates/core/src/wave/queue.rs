@@ -19,7 +19,7 @@ use crate::units::{Bytes, Extent, FileId, Nanos, PageCount};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Trips that a head may stay with one reader while others wait: 13 MB and 136 ms on hdd; the slices of CFQ were of 100 ms.
-const SLICE_TRIPS: u64 = 4;
+pub(super) const SLICE_TRIPS: u64 = 4;
 
 /// Places of parts in a line before those of parts that were taken are looked for.
 const ORDER_MIN: usize = 1024;
