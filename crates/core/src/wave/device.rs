@@ -15,14 +15,14 @@
 //! mistaken for a busy one (delay-based congestion control, as TCP Vegas has it).
 
 use super::jumps::{Arrival, Jumps};
-use crate::units::{Bytes, Nanos};
+use crate::units::{Bytes, Nanos, PageCount};
 
 /// Requests in flight that even an unknown or busy device gets: two for each of a few streams.
 const FLIGHT_MIN: u32 = 8;
 /// Requests in flight that a device of long latency gets before its rate is known: what the object stores' own limits are.
 const FLIGHT_FIRST: u32 = 64;
 /// The smallest request that a window is cut into: 128 KiB.
-const PIECE_MIN: u64 = 128 << 10;
+pub(super) const PIECE_MIN: PageCount = PageCount(32);
 /// Requests that may go out beside those for each reader that waits.
 const FLIGHT_FOR_WAITING: u32 = 4;
 /// The most: what a FUSE mount queues without blocking (max_background of the slow store: 512).
@@ -262,7 +262,7 @@ impl Device {
     pub(crate) fn has_room(&mut self, waiting: u32) -> bool {
         if self.rate == 0 {
             // Twice what a pipe of this latency and one connection needs, if it is one; a disk needs few.
-            let pipe = (self.unit().0 / PIECE_MIN) as u32;
+            let pipe = (self.unit().0 / PIECE_MIN.bytes().0) as u32;
             let pipe = if pipe > FLIGHT_MIN { 2 * pipe } else { pipe };
             self.flight_max = self.flight_max.max(pipe).min(FLIGHT_FIRST);
         }
@@ -295,6 +295,11 @@ impl Device {
     /// Whether it does, and so many streams are more than it takes requests at once.
     pub(crate) fn crowded_by(&self, streams: u64) -> bool {
         self.overlaps() && streams > u64::from(self.flight_max)
+    }
+
+    /// Whether so many streams have no more than four requests each of those that it takes at once, and it is no head.
+    pub(crate) fn scarce_for(&self, streams: u64) -> bool {
+        self.trip_pages() == 0 && 4 * streams >= u64::from(self.flight_max)
     }
 
     /// A request of ours goes out; `jump` if it does not continue the one sent before.

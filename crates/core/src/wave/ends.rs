@@ -220,13 +220,10 @@ impl Wave {
         }
         if let Course::Stride { .. } = s.course {
             f.stride_lengths.push(s.reads);
+        } else if s.goes_down() {
+            self.witness_down(s.file, s.length());
         } else {
-            let down = s.goes_down();
-            if down {
-                self.witness_down(s.file, s.length())
-            } else {
-                self.witness(s.file, s.length(), s.left)
-            }
+            self.witness(s.file, s.length(), s.left);
         }
     }
 
@@ -253,10 +250,8 @@ impl Wave {
             Course::Seed | Course::Stride { .. } => None,
         };
         let Some(f) = self.files.get(&s.file) else { return false };
-        let there = |page| f.table.resident(Extent { start: page, count: PageCount(1) }).0 > 0;
-        let made =
-            |page| f.table.has(PageBit::Used, page) && !f.table.has(PageBit::Ahead, page) && there(page);
-        next.is_some_and(|page| made(PageIndex(page)))
+        next.map(|page| f.table.state(PageIndex(page)))
+            .is_some_and(|page| page.used && !page.ahead && (page.present || page.in_flight))
     }
 
     /// Takes a stream away that says nothing of how long runs are: it was another's, or it ends otherwise.

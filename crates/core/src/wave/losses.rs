@@ -18,7 +18,8 @@
 //! 4096 pages believed in, 1000 out; 400 are seen to be gone      more than 64 + 4096/16: 3584 are believed in
 //! 200 more in the same epoch                                     fewer than 64 + 3584/16: no more is learnt from them
 //! 100 more                                                       3136
-//! the same with 3000 out, of which 1792 may be then               3584 until 808 and as many again as are not few are gone
+//! with 3000 out 400 are seen to be gone                          3584, of which 1792 may be out: that 808 more will go is no news
+//! 1097 more: those, and one more than 64 + 3584/16               3136
 //! ```
 
 use super::queue::{Turn, Wanted};
@@ -169,7 +170,7 @@ impl Wave {
         let last = if s.course == Course::Backward { Some(page) } else { page.checked_sub(1) };
         let Some(last) = last.filter(|_| is_short(s) || s.robbed).map(PageIndex) else { return false };
         let table = &self.files[&s.file].table;
-        table.has(PageBit::Used, last) && table.resident(Extent { start: last, count: PageCount(1) }).0 == 0
+        table.has(PageBit::Used, last) && !table.present(last)
     }
 
     /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread.

@@ -62,6 +62,7 @@ mod wholes;
 use crate::decision::{Decision, Pattern, Why};
 use crate::table::{PageBit, PageTable};
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::view::View;
 use crate::window::Window;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -107,8 +108,8 @@ struct File {
     /// Reads told that went elsewhere than those before them, and whether a reader of it went on with another file (R11).
     places: u64,
     left: bool,
+    /// Runs that ended, apart from those that went down; and those (R9).
     lengths: Lengths,
-    /// Those of runs that went down (R9).
     lengths_down: Lengths,
     left_runs: Left,
     /// Strides that ended, in reads.
@@ -207,7 +208,7 @@ pub struct Wave {
     next_fetch: u64,
     /// What the reader of this very input is about to bring himself.
     own: Option<(FileId, Extent)>,
-    /// Runs of all files that ended, and those of them that went down (R9).
+    /// The same of all files.
     lengths: Lengths,
     lengths_down: Lengths,
     memory_believed: u64,
@@ -351,9 +352,7 @@ impl Wave {
 
     /// Whether `page` is known present or in flight.
     pub fn resident(&self, file: FileId, page: PageIndex) -> bool {
-        self.files
-            .get(&file)
-            .is_some_and(|f| f.table.resident(Extent { start: page, count: PageCount(1) }).0 > 0)
+        self.files.get(&file).is_some_and(|f| f.table.present(page))
     }
 
     /// The counters.
@@ -465,8 +464,8 @@ impl Wave {
             file.forward.into_values().chain(file.strides.into_values()).chain(file.backward.into_values())
         {
             if let Some(stream) = self.streams.remove(sid) {
-                let down = stream.goes_down();
-                if down { &mut self.lengths_down } else { &mut self.lengths }.push(stream.progress());
+                let ended = if stream.goes_down() { &mut self.lengths_down } else { &mut self.lengths };
+                ended.push(stream.progress());
             }
         }
         self.latest.retain(|_, latest| latest.file != id);

@@ -11,7 +11,7 @@
 //! at 900: [900,932) goes first, then [100,132).
 
 use super::Config;
-use super::device::{Device, Sent};
+use super::device::{Device, PIECE_MIN, Sent};
 use super::stream::StreamId;
 use super::wholes::Wholes;
 use crate::decision::Why;
@@ -23,8 +23,6 @@ pub(super) const SLICE_TRIPS: u64 = 4;
 
 /// Places of parts in a line before those of parts that were taken are looked for.
 const ORDER_MIN: usize = 1024;
-/// Pages of a request at least: 128 KiB.
-const PIECE_MIN: u64 = 32;
 /// Requests that a stream has to itself before what it may have is cut so that all of it goes out at once.
 const SPARE: u64 = 16;
 
@@ -233,11 +231,6 @@ impl Queue {
         self.ends.remove(&(file, pages.end().0));
     }
 
-    /// Whether so many streams have no more than four requests each of those that the device takes at once.
-    pub(super) fn scarce_for(&self, streams: u64) -> bool {
-        self.device.trip_pages() == 0 && 4 * streams >= u64::from(self.device.flight_max())
-    }
-
     pub(super) fn line(&mut self, turn: Turn) -> &mut Line {
         match turn {
             Turn::Demand | Turn::Beside => &mut self.demand,
@@ -295,7 +288,7 @@ pub(super) fn piece_pages(queue: &Queue, wanted: Option<&Wanted>, unread: PageCo
     let each = if needed > 0 { (queue.urgent.needed + needed) / u64::from(device.room()) } else { 0 };
     let worth = passing.max(carried.min(each.max(unread.0 / 32))).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
-    worth.clamp(PIECE_MIN, request_max.max(PIECE_MIN)).min(request_max.max(1))
+    worth.clamp(PIECE_MIN.0, request_max.max(PIECE_MIN.0)).min(request_max.max(1))
 }
 
 /// Pages of a request with which `most` pages go out over all that the device takes at once, where each of few `streams` has many of
@@ -306,7 +299,7 @@ pub(super) fn spread_pages(queue: &Queue, most: PageCount, streams: u64) -> u64 
     if queue.device.trip_pages() > 0 || SPARE * streams > at_once {
         return u64::MAX;
     }
-    (most.0 / at_once).max(1).next_power_of_two().max(PIECE_MIN)
+    (most.0 / at_once).max(1).next_power_of_two().max(PIECE_MIN.0)
 }
 
 #[cfg(test)]

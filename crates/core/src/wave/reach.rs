@@ -7,6 +7,7 @@
 //!                                                of five eighths more of both, since half is out on average
 //! ```
 
+use super::device::PIECE_MIN;
 use super::lengths::Lengths;
 use super::plan::LOOKED;
 use super::queue::{Queue, SLICE_TRIPS, piece_pages};
@@ -24,9 +25,8 @@ pub(super) const FEW: u64 = 8;
 const STAYS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come.
 pub(super) const PROMISE: u64 = 4;
-/// Parts in which a window is pushed on at most where memory is short, and pages that such a part has at least.
+/// Parts in which a window is pushed on at most where memory is short.
 const PARTS: u64 = 8;
-const PART_MIN: u64 = 32;
 
 impl Wave {
     /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
@@ -35,7 +35,7 @@ impl Wave {
     /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
     /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
     /// a whole trip, up to seven eighths. Where memory has no room for what the device carries, all of it should be on its way all the
-    /// time: as many parts as the device takes requests from each stream, up to eight.
+    /// time: as many parts as the device takes requests from each stream, up to eight, each worth a request.
     pub(super) fn step(&self, f: &File, target: u64) -> u64 {
         let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
         let trip = queue.device.trip_pages();
@@ -47,7 +47,7 @@ impl Wave {
             target - target / 4
         } else if self.memory_believed / 2 < PageCount::holding(queue.device.bytes_per_latency()).0 * 3 / 2 {
             let parts = u64::from(queue.device.flight_max()) / self.active().max(1);
-            (target / parts.clamp(2, PARTS)).max(PART_MIN.min(target / 2))
+            (target / parts.clamp(2, PARTS)).max(PIECE_MIN.0.min(target / 2))
         } else {
             target - target / 2
         };
@@ -122,11 +122,11 @@ impl Wave {
     /// it carries from one look to the next: 3,700 pages on ssd, 1,900 on nfs. What is out beyond that is in vain when its reader ends.
     fn enough(&self, f: &File) -> u64 {
         let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
-        let piece = piece_pages(q, None, PageCount(self.unread));
         let trip = q.device.trip_pages();
         if trip > 0 {
             return SLICE_TRIPS * trip;
         }
+        let piece = piece_pages(q, None, PageCount(self.unread));
         let enough = 2 * u64::from(q.device.flight_max()) * piece;
         match (q.device.latency(), q.device.rate()) {
             (Some(latency), Some(rate)) if q.device.overlaps() && latency < LOOK_ROUND => {

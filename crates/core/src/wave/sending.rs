@@ -67,7 +67,7 @@ impl Wave {
             // Pieces keep to multiples of their size, so that two windows that meet share no request. Runs of a stride meet none; and where
             // streams are many, requests are what is scarce.
             let stride = |s: &Stream| matches!(s.course, Course::Stride { .. });
-            let apart = queue.scarce_for(streams)
+            let apart = queue.device.scarce_for(streams)
                 || wanted.stream.and_then(|sid| self.streams.get(sid)).is_some_and(stride);
             let whole = apart && hole.count.0 <= piece_max;
             let room = if whole { piece_max } else { piece_max - hole.start.0 % piece_max };
