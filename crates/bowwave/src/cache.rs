@@ -10,7 +10,7 @@
 use crate::engine::{Engine, Settings};
 use crate::file::File;
 use crate::stats::{CacheStats, EndpointStats, PatternStats};
-use bowwave_core::{Bytes, Explained, FileId, PAGE_SIZE};
+use bowwave_core::{Bytes, Explained, FileId, Learnt, PAGE_SIZE};
 use bowwave_io::{Error, Storage};
 use std::io;
 use std::sync::Arc;
@@ -124,9 +124,9 @@ impl Cache {
 
     /// What was learnt of an endpoint, once a file of it was opened.
     pub fn endpoint(&self, endpoint: u64) -> Option<EndpointStats> {
-        let device = self.handle.engine.with(|brain, _| brain.wave().device(endpoint))?;
-        let (latency, bytes_per_s, in_flight_max) = device;
-        Some(EndpointStats { endpoint, latency, bytes_per_s, in_flight_max })
+        let learnt = self.handle.engine.with(|brain, _| brain.wave().device(endpoint))?;
+        let Learnt { latency, bytes_per_s, flight_max, .. } = learnt;
+        Some(EndpointStats { endpoint, latency, bytes_per_s, in_flight_max: flight_max })
     }
 
     /// The latest decisions, oldest first, each with the name of its file where that is still open.

@@ -18,7 +18,7 @@ use crate::flight::{Flight, lock};
 use crate::memory::{Memory, Run};
 use crate::notes::Notes;
 use crate::pool::{Job, Pool};
-use bowwave_core::{Bytes, Nanos, PAGE_SIZE};
+use bowwave_core::{Bytes, Learnt, Nanos, PAGE_SIZE};
 use bowwave_io::{Error, Meta, Storage, Until};
 use std::io::{self, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,8 +42,10 @@ pub(crate) struct FileShared {
     pub(crate) number: u32,
     pub(crate) storage: Box<dyn Storage>,
     pub(crate) meta: Meta,
-    /// Its device answers at once, by what was known at the latest read that was told.
+    /// Its device answers at once, by what was known at the latest read that was told;
     quick: AtomicBool,
+    /// and so many pages side by side had better go in one request.
+    joined_max: AtomicU64,
     /// Set once the object was found to be another: what is cached stays readable, nothing else.
     changed: OnceLock<Error>,
 }
@@ -51,12 +53,20 @@ pub(crate) struct FileShared {
 impl FileShared {
     pub(crate) fn new(number: u32, storage: Box<dyn Storage>) -> Self {
         let meta = storage.meta().clone();
-        Self { number, storage, meta, quick: AtomicBool::new(false), changed: OnceLock::new() }
+        let (quick, joined_max) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { number, storage, meta, quick, joined_max, changed: OnceLock::new() }
     }
 
-    /// Its device takes so long for a lone small read, as far as is known.
-    pub(crate) fn learnt(&self, latency: Option<Nanos>) {
-        self.quick.store(latency.is_some_and(|latency| latency < QUICK), Ordering::Relaxed);
+    /// What is known of its device, if anything.
+    pub(crate) fn learnt(&self, learnt: Option<Learnt>) {
+        let quick = learnt.and_then(|learnt| learnt.latency).is_some_and(|latency| latency < QUICK);
+        self.quick.store(quick, Ordering::Relaxed);
+        self.joined_max.store(learnt.map_or(0, |learnt| learnt.joined_max.0), Ordering::Relaxed);
+    }
+
+    /// Pages side by side that had better go in one request, beside the first.
+    pub(crate) fn joined_max(&self) -> u64 {
+        self.joined_max.load(Ordering::Relaxed)
     }
 
     /// Whether who reads it waits for its device himself.

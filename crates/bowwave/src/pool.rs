@@ -99,13 +99,15 @@ impl Lines {
     }
 
     /// Where more waits than threads can take, what lies behind a flight goes with it: one request costs less than two, no
-    /// connection stays idle for it, and a head that is there need not come back.
+    /// connection stays idle for it, and a head that is there need not come back. What nobody waits for goes so to a head at all times: two
+    /// threads might arrive there in the wrong order.
     fn with_neighbours(&mut self, flight: Arc<Flight>) -> Vec<Arc<Flight>> {
         let (number, mut end, mut count) = (flight.file.number, flight.pages.end(), flight.pages.count.0);
+        let joined_max = if flight.is_demand() { 0 } else { flight.file.joined_max() };
         let mut flights = vec![flight];
-        while self.is_crowded()
-            && let Some(next) = self.places.get(&(number, end.0)).map(Arc::clone)
-            && count + next.pages.count.0 <= MERGED_PAGES_MAX
+        while let Some(next) = self.places.get(&(number, end.0)).map(Arc::clone)
+            && let max = if self.is_crowded() { MERGED_PAGES_MAX } else { joined_max }
+            && count + next.pages.count.0 <= max
         {
             if !self.claim(&next) {
                 // It was cancelled where it stood.
@@ -263,13 +265,13 @@ mod tests {
     use super::*;
     use crate::engine::FileShared;
     use crate::memory::FreeFrames;
-    use bowwave_core::Extent;
+    use bowwave_core::{Extent, Learnt, PageCount};
     use bowwave_io::MemoryStorage;
 
     #[test]
     fn neighbours_go_together_where_no_thread_is_free() {
         let file = Arc::new(FileShared::new(1, Box::new(MemoryStorage::new("x", vec![0; 1 << 20]))));
-        let mut frames = FreeFrames::new(256);
+        let mut frames = FreeFrames::new(512);
         let mut flight = |start: u64, demand: bool| {
             let runs = frames.take(32).into_iter().collect();
             Arc::new(Flight::new(Arc::clone(&file), Extent::new(start, 32), None, demand, runs))
@@ -290,6 +292,16 @@ mod tests {
         let mut lines = Lines { threads_max: 96, ahead_max: 64, ..Lines::default() };
         for start in [0, 32] {
             lines.push(flight(start, false));
+        }
+        assert_eq!((starts(lines.next()), starts(lines.next())), (vec![0], vec![32]));
+        // Unless the device has a head, and nobody waits.
+        file.learnt(Some(Learnt { joined_max: PageCount(80), ..Learnt::default() }));
+        for start in [0, 32, 64] {
+            lines.push(flight(start, false));
+        }
+        assert_eq!((starts(lines.next()), starts(lines.next())), (vec![0, 32], vec![64]));
+        for (start, demand) in [(0, true), (32, false)] {
+            lines.push(flight(start, demand));
         }
         assert_eq!((starts(lines.next()), starts(lines.next())), (vec![0], vec![32]));
     }

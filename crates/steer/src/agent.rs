@@ -432,9 +432,18 @@ impl State {
 
     /// Twice the latency of the fastest device, and longer the longer nothing came of what was heard: up to 2 ms.
     pub(super) fn doze_ns(&self) -> u64 {
-        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
-        let once = latencies.min().map_or(DOZE_NS_MIN, |latency| 2 * latency.0);
+        let once = self.latency_min().map_or(DOZE_NS_MIN, |latency| 2 * latency.0);
         (once * u64::from(self.vain / VAIN_MAX)).clamp(DOZE_NS_MIN, DOZE_NS_MAX)
+    }
+
+    /// Latencies of the devices, where they are known.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = Nanos> {
+        self.devices.iter().filter_map(|&device| self.wave.device(device)?.latency)
+    }
+
+    /// That of the fastest.
+    pub(super) fn latency_min(&self) -> Option<Nanos> {
+        self.latencies().min()
     }
 }
 

@@ -17,7 +17,7 @@
 //! The figures are owned by the test `what_is_announced_goes_out_in_runs`.
 
 use super::{Brain, READER_MAX, id};
-use bowwave_core::{Advice, Bytes, Extent, Input, Nanos, PageBit, PageCount, PageIndex, PageTable};
+use bowwave_core::{Advice, Bytes, Extent, Input, Learnt, Nanos, PageBit, PageCount, PageIndex, PageTable};
 use std::collections::{BTreeMap, VecDeque};
 
 /// All batches together have half of memory at most, each half of that: one is read while the next comes.
@@ -135,11 +135,11 @@ impl Brain {
             };
             let (number, endpoint) = (list.file, file.meta.endpoint);
             let (memory, told) = (self.pages.capacity().0, self.announced.told);
-            let (latency, _, in_flight_max) = self.wave.device(endpoint).unwrap_or((None, None, 0));
+            let Learnt { latency, flight_max, .. } = self.wave.device(endpoint).unwrap_or_default();
             let (most, runs_max) = if latency.is_none() {
                 (FIRST_PAGES.min(memory / OUT_SHARE), FIRST_RUNS)
             } else if !self.wave.gap_is_known(endpoint) {
-                (memory / OUT_SHARE, FIRST_RUNS.max(2 * in_flight_max as usize))
+                (memory / OUT_SHARE, FIRST_RUNS.max(2 * flight_max as usize))
             } else {
                 (memory / OUT_SHARE, usize::MAX)
             };

@@ -28,7 +28,7 @@ use crate::stats::PatternStats;
 use announced::Announced;
 use bowwave_core::{
     Action, Advice, Bytes, Cache as Pages, CacheConfig, Config, Evicted, Explained, Extent, FetchId, FileId,
-    Hold, Input, Nanos, PageBit, PageCount, PageIndex, Pattern, Wave,
+    Hold, Input, Learnt, Nanos, PageBit, PageCount, PageIndex, Pattern, Wave,
 };
 use bowwave_io::Error;
 use flying::Fetching;
@@ -203,7 +203,7 @@ impl Brain {
     /// A read is about to be made of which not everything is there and quiet: the reader's own request goes first, then the
     /// brain hears of it, unless it was announced.
     pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> Begun {
-        file.learnt(self.latency(file));
+        file.learnt(self.learnt(file));
         self.hear(now);
         self.look_around(now, file.number, pages, pages);
         let table = self.pages.table(id(file.number));
@@ -217,7 +217,8 @@ impl Brain {
             }
         }
         self.tell_evicted(now);
-        let told = !self.announced.holds(file.number, pages) || self.latency(file).is_none();
+        let told = !self.announced.holds(file.number, pages)
+            || self.learnt(file).is_none_or(|learnt| learnt.latency.is_none());
         if told {
             self.wave.handle(now, Input::Read { file: id(file.number), pages, actor });
         } else {
@@ -342,9 +343,10 @@ impl Brain {
         }
     }
 
-    pub(crate) fn latency(&self, file: &FileShared) -> Option<Nanos> {
-        self.wave.device(file.meta.endpoint)?.0
+    pub(crate) fn learnt(&self, file: &FileShared) -> Option<Learnt> {
+        self.wave.device(file.meta.endpoint)
     }
+
     pub(crate) fn wave(&self) -> &Wave {
         &self.wave
     }

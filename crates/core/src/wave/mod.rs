@@ -74,6 +74,7 @@ use needed::Needed;
 use queue::{Queue, Turn, Wanted};
 use stream::{Course, StreamId, Streams};
 
+pub use device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
@@ -370,9 +371,9 @@ impl Wave {
         self.streams.len()
     }
 
-    /// What was learnt of a device: latency, bytes a second at best, requests that may be in flight.
-    pub fn device(&self, device: u64) -> Option<(Option<Nanos>, Option<u64>, u32)> {
-        self.queues.get(&device).map(|q| (q.device.latency(), q.device.rate(), q.device.flight_max()))
+    /// What was learnt of a device; nothing until a file of it was opened.
+    pub fn device(&self, device: u64) -> Option<Learnt> {
+        self.queues.get(&device).map(|queue| queue.device.learnt())
     }
 
     /// Takes the decisions made since the last call, oldest first.

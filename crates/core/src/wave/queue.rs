@@ -216,6 +216,14 @@ impl Queue {
         self.ends.iter().find(|&(&key, &run)| run < slice && wanted(key)).map(|(&key, _)| key)
     }
 
+    /// What continues the latest request on its way to a head where nobody waits, up to [`Device::joined_max`]: a driver may make one of the
+    /// two.
+    pub(super) fn joined(&self) -> Option<(FileId, u64)> {
+        let wanted = self.urgent.has(self.last_end) || self.ahead.has(self.last_end);
+        let more = self.run < self.device.joined_max().0 && self.ends.contains_key(&self.last_end);
+        (more && wanted && self.waiting.is_empty()).then_some(self.last_end)
+    }
+
     /// A request for `pages` goes out.
     pub(super) fn sent(&mut self, now: Nanos, file: FileId, pages: Extent) -> Sent {
         let jump = self.last_end != (file, pages.start.0);
@@ -384,6 +392,25 @@ mod tests {
         assert_eq!(queue.continued(), None, "its slice is over");
         queue.back(FileId(1), Extent::new(132, slice));
         assert!(queue.ends.is_empty());
+    }
+
+    #[test]
+    fn a_window_goes_to_a_head_as_a_whole() {
+        let mut queue = Queue::new(&Config::default());
+        queue.device = crate::wave::device::tests::play(1, 8_000, 200);
+        assert_eq!(queue.device.joined_max(), PageCount(195));
+        queue.ahead.push_back(part(132));
+        assert_eq!(queue.joined(), None, "nothing that it continues is on its way");
+        queue.sent(Nanos(0), FileId(1), Extent::new(100, 32));
+        assert_eq!(queue.joined(), Some((FileId(1), 132)));
+        queue.waiting.extend([7]);
+        assert_eq!(queue.joined(), None, "who waits comes sooner so");
+        queue.waiting.clear();
+        queue.sent(Nanos(0), FileId(1), Extent::new(132, 163));
+        queue.ahead.push_back(part(295));
+        assert_eq!(queue.joined(), None, "as much as one way is worth is under way");
+        queue.device = crate::wave::device::tests::play(64, 30_000, 200);
+        assert_eq!(queue.device.joined_max(), PageCount(0), "requests overlap");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
 //!                              cut or raised by  runs that ended (R9)
 //!                              cut to            its share of half the memory, and of the speculation allowed (R13); on a head
-//!                                                of five eighths more of both, since half is out on average
+//!                                                of three quarters more of both, since half is out on average
 //! ```
 
 use super::device::PIECE_MIN;
@@ -138,11 +138,13 @@ impl Wave {
         }
     }
 
-    /// Pages that may be asked for where `pages` may be out: five eighths more on a head that seeks, for it fetches a window
+    /// Pages that may be asked for where `pages` may be out: three quarters more on a head that seeks, for it fetches a window
     /// when the one before it is read, so that half of it is out on average. 300 readers of 100 KB/s in 128 MiB need that much: their
-    /// share is 54 pages, a disk of 8 ms that is to carry 30 MB/s wants 84 at once, and they ask for 87.
+    /// share is 54 pages, a disk of 8 ms that is to carry 30 MB/s wants 84 at once, and they ask for 95 with 11 still to read.
+    /// Not more: memory loses what has lain there for as long as it takes to fetch all of it, and windows of twice the share would be read
+    /// for as long as that.
     fn asked_for(&self, f: &File, pages: u64) -> u64 {
-        if self.trip(f) > 0 { pages * 13 / 8 } else { pages }
+        if self.trip(f) > 0 { pages * 7 / 4 } else { pages }
     }
 
     /// So many of a stream's share of memory. On a head windows last their readers for several epochs, and in each as many streams
@@ -175,7 +177,7 @@ mod tests {
     use super::super::stream::tests::fetched_ahead;
     use crate::units::Extent;
 
-    /// 128 MiB are 54 pages for each of 300 streams, of which 87 may be asked for; 65 and 106 for each of 250. A head of 8 ms stays
+    /// 128 MiB are 54 pages for each of 300 streams, so that 95 may be asked for; 65 and 114 for each of 250. A head of 8 ms stays
     /// with 97.
     #[test]
     fn a_head_stays_only_where_memory_has_room_for_that() {

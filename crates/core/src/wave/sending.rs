@@ -34,7 +34,7 @@ impl Wave {
             let (streams, most) = (self.active(), PageCount(self.memory_believed / 2));
             let queue = self.queues.get_mut(&device)?;
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
-            let continued = queue.continued();
+            let continued = queue.continued().or_else(|| queue.joined());
             if queue.demand.is_empty() && continued.is_none() && !queue.device.has_room(waiting) {
                 return None;
             }

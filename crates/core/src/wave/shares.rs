@@ -36,6 +36,9 @@ const UNITS_FIRST: u64 = 3;
 pub(super) const SPECULATION_MAX: u64 = 12288;
 /// An active stream is one that was touched in this epoch or the last.
 const EPOCH: Nanos = Nanos::from_ms(2000);
+/// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
+/// for 16 s.
+const RECOVERY: u64 = 64;
 /// No rule wants less ahead of a stream than this.
 pub(super) const AHEAD_MIN: u64 = 4;
 
@@ -128,10 +131,10 @@ impl Wave {
             let lost_much = self.lost_weighed > 0;
             (self.lost, self.lost_weighed) = (0, 0);
             self.longest_ns = [0, self.longest_ns[0]];
-            // What was believed lost comes back by a sixteenth an epoch in which little is lost (R12 recovers, it is never sticky).
+            // What was believed lost comes back in epochs in which little is lost (R12 recovers, it is never sticky).
             let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
             if !lost_much {
-                self.memory_believed = (self.memory_believed + memory / 16).min(memory);
+                self.memory_believed = (self.memory_believed + memory / RECOVERY).min(memory);
             }
         }
         if let Some(s) = self.streams.get_mut(sid) {

@@ -95,8 +95,7 @@ impl State {
     /// again until we have kept up for a while.
     pub(super) fn is_behind(&mut self, event: &Event, now: Nanos) -> bool {
         let told = Nanos(event.at_ns.saturating_sub(self.start_ns));
-        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
-        let bearable = 2 * latencies.min().unwrap_or_default().0;
+        let bearable = 2 * self.latency_min().unwrap_or_default().0;
         let behind = now.since(told).0 > bearable.max(BEHIND_NS) && self.begun;
         if behind {
             self.kept_up_since = now;

@@ -18,7 +18,7 @@ impl State {
         for found in self.probers.found() {
             let Some(out) = self.out.get(&found.fetch) else { continue };
             let at = Nanos(found.at_ns.saturating_sub(self.start_ns)).max(out.issued);
-            let latency = self.wave.device(out.device).and_then(|d| d.0).unwrap_or_default();
+            let latency = self.wave.device(out.device).and_then(|d| d.latency).unwrap_or_default();
             let was_there = found.at_once && 4 * at.since(out.issued).0 < latency.0;
             match (found.arrived, was_there) {
                 (false, _) => self.landed(now, found.fetch, |fetch| Input::Failed { fetch }),
@@ -87,7 +87,7 @@ impl State {
             .files
             .get(&slot)
             .and_then(|held| self.wave.device(held.origin.dev))
-            .and_then(|device| device.0);
+            .and_then(|device| device.latency);
         let Some(held) = self.files.get_mut(&slot) else { return Some(Input::Failed { fetch: id }) };
         let Some(descriptor) = &held.descriptor else { return Some(Input::Failed { fetch: id }) };
         let device = held.origin.dev;

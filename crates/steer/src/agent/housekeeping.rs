@@ -81,8 +81,7 @@ impl State {
         if now < self.look_after || self.options.dry_run {
             return;
         }
-        let latencies = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0);
-        let latency = latencies.max().unwrap_or(Nanos(LOOK_AFTER_NS_MIN)).0;
+        let latency = self.latencies().max().unwrap_or(Nanos(LOOK_AFTER_NS_MIN)).0;
         let windows = self.wave.take_windows(WINDOWS_LOOKED_AFTER);
         let mut looked_ns = 0;
         for (file, window, believed) in windows {

@@ -259,7 +259,7 @@ impl State {
         }
         let (now, watch) = (self.now(), self.watch_ns());
         let lately = now.since(self.mapped.lately).0 < LATELY_NS + REST * watch.0;
-        let cheap = self.latency_ns().is_none() || self.is_fast();
+        let cheap = self.latency_min().is_none() || self.is_fast();
         let in_vain = lately && cheap && self.vain > VAIN_TOUCHES;
         let turn = self.mapped.turn.next(now, in_vain, watch);
         if turn != self.mapped.turn {
@@ -271,12 +271,7 @@ impl State {
     }
 
     fn watch_ns(&self) -> Nanos {
-        Nanos(WATCH_LATENCIES * self.latency_ns().unwrap_or(LOOK_NS_MIN))
-    }
-
-    /// Of the fastest device.
-    fn latency_ns(&self) -> Option<u64> {
-        self.devices.iter().filter_map(|&device| Some(self.wave.device(device)?.0?.0)).min()
+        Nanos(WATCH_LATENCIES * self.latency_min().map_or(LOOK_NS_MIN, |latency| latency.0))
     }
 
     fn sampled(&mut self, samples: &[Sample]) {
@@ -464,7 +459,7 @@ impl State {
 
     /// Whether a device of the run answers so soon that what we do beside its reader counts.
     fn is_fast(&self) -> bool {
-        self.latency_ns().is_some_and(|latency| latency < FAST_NS)
+        self.latency_min().is_some_and(|latency| latency.0 < FAST_NS)
     }
 
     /// Whether a touch that stands alone, after many in vain, is one of those that are told all the same.
@@ -580,7 +575,7 @@ impl State {
             return scan;
         }
         if self.mapped.turn != Turn::Always || now.since(self.mapped.lately).0 < LATELY_NS {
-            let look = self.latency_ns().map_or(LOOK_NS_MIN, |l| l / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+            let look = self.latency_min().map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
             return Some(match (self.mapped.turn, self.vain) {
                 (Turn::Watching(since), _) => self.watch_ns().0.saturating_sub(now.since(since).0),
                 (_, super::VAIN_MAX..) => look.max(self.doze_ns()),

@@ -271,8 +271,7 @@ impl State {
             return None;
         }
         if now.since(self.outside.lately).0 < LATELY_NS {
-            let latency = self.devices.iter().filter_map(|&device| self.wave.device(device)?.0).min();
-            let look = latency.map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+            let look = self.latency_min().map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
             return Some(if self.vain >= super::VAIN_MAX { look.max(self.doze_ns()) } else { look });
         }
         self.outside.hang_bell();

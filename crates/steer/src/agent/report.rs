@@ -63,12 +63,12 @@ impl State {
         let used: u64 = files.iter().map(|f| f.used).sum();
         let (fetched, missed) = (page_bytes(self.fetched), page_bytes(self.missed));
         let devices = self.devices.iter().filter_map(|&device| {
-            let (latency, rate, in_flight_max) = self.wave.device(device)?;
+            let learnt = self.wave.device(device)?;
             Some(DeviceReport {
                 device: device_name(device),
-                latency_us: latency.map(|l| l.0 as f64 / 1e3),
-                bytes_per_s: rate,
-                in_flight_max,
+                latency_us: learnt.latency.map(|l| l.0 as f64 / 1e3),
+                bytes_per_s: learnt.bytes_per_s,
+                in_flight_max: learnt.flight_max,
                 pages_per_call: self.windows.cap(device).min(CALL_PAGES_MAX),
                 window_lent: self.windows.lent(device),
             })
