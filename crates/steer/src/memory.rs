@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!   half of MemAvailable                                   12 GB
-//!   memory group: limit - (usage - page cache), and so for every group above it
+//!   memory group: limit - (usage - page cache), less a sixteenth for what its programs will yet take, and so for every group above it
 //!   --memory                                               given
 //!   the least of these
 //! ```
 //!
-//! Worked example: 8 GiB available, a group of 128 MiB that holds 40 MiB of which 30 MiB are page cache: 118 MiB.
+//! Worked example: 8 GiB available, a group of 128 MiB that holds 40 MiB of which 30 MiB are page cache: 118 MiB,
+//! of which 110.6 MiB are ours.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Part of a group's room that is left to its programs.
+const RESERVE: u64 = 16;
 
 /// Bytes that prefetched pages may occupy now, at most `ceiling`. Never less than 4 MiB, so that a run can move at all.
 pub(crate) fn allowance(ceiling: Option<u64>, pid: Option<u32>) -> u64 {
@@ -60,6 +64,7 @@ fn group_headroom(root: &Path, line: &str) -> Option<u64> {
             stat.lines().find_map(|line| line.strip_prefix(cache)?.trim().parse::<u64>().ok())
         });
         let room = limit.saturating_sub(usage.saturating_sub(cached.unwrap_or(0)));
+        let room = room - room / RESERVE;
         least = Some(least.map_or(room, |l: u64| l.min(room)));
     }
     least
@@ -84,7 +89,7 @@ mod tests {
             fs::write(dir.join("memory.current"), "41943040\n").unwrap();
             fs::write(dir.join("memory.stat"), "anon 1\nfile 31457280\n").unwrap();
         }
-        assert_eq!(headroom(root.path(), "0::/a/b\n"), Some(118 << 20));
+        assert_eq!(headroom(root.path(), "0::/a/b\n"), Some((118 << 20) * 15 / 16));
         assert_eq!(headroom(root.path(), "0::/elsewhere\n"), None);
         assert_eq!(headroom(root.path(), "3:cpu:/a\n"), None);
     }
@@ -97,6 +102,6 @@ mod tests {
         fs::write(dir.join("memory.limit_in_bytes"), "1000000").unwrap();
         fs::write(dir.join("memory.usage_in_bytes"), "400000").unwrap();
         fs::write(dir.join("memory.stat"), "cache 1\ntotal_cache 100000\n").unwrap();
-        assert_eq!(headroom(root.path(), "5:memory,hugetlb:/x\n"), Some(700_000));
+        assert_eq!(headroom(root.path(), "5:memory,hugetlb:/x\n"), Some(656_250));
     }
 }
