@@ -1,7 +1,7 @@
 //! What a cached read costs, beside `pread` of a file that the kernel has cached.
 //!
 //! ```text
-//! cargo run --release -p bowwave --example cost [MIB]
+//! cargo run --release -p bowwave --example hits [MIB]
 //! ```
 //!
 //! Both read the same file, of 8 MiB unless said, in the same run, turn and turn about, the best of seven rounds each; and into
