@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, IoSliceMut, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -210,8 +210,14 @@ fn moto() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join("moto_server")).find(|program| program.exists())
 }
 
+/// A port that nobody listens at, below those that the kernel gives to clients: of those one may be taken by a client before the server
+/// comes to it, and who knocks at it until somebody answers may be answered by himself.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + (std::process::id() % 15_000) as u16;
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed)).take(5_000);
+    ports.find(free).expect("a port of five thousand is free")
 }
 
 /// What a request asked for.
