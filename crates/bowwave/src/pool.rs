@@ -105,8 +105,9 @@ impl Lines {
         let (number, mut end, mut count) = (flight.file.number, flight.pages.end(), flight.pages.count.0);
         let joined_max = if flight.is_demand() { 0 } else { flight.file.joined_max() };
         let mut flights = vec![flight];
-        while let Some(next) = self.places.get(&(number, end.0)).map(Arc::clone)
-            && let max = if self.is_crowded() { MERGED_PAGES_MAX } else { joined_max }
+        while let max = if self.is_crowded() { MERGED_PAGES_MAX } else { joined_max }
+            && count < max
+            && let Some(next) = self.places.get(&(number, end.0)).map(Arc::clone)
             && count + next.pages.count.0 <= max
         {
             if !self.claim(&next) {

@@ -59,6 +59,9 @@ use report::complain;
 const SIZE_MIN: u64 = 128 << 10;
 /// Events taken before anything else is looked at.
 const DRAIN_MAX: usize = 256;
+/// Between two looks at perf's rings while something comes: a quarter of the device's latency, at least and at most.
+const LOOK_NS_MIN: u64 = 100_000;
+const LOOK_NS_MAX: u64 = 1_000_000;
 /// The longest sleep; the heartbeat is no older.
 const SLEEP_MAX_NS: u64 = 100_000_000;
 /// So many events in a row that led to no fetch, and the agent dozes: it looks again by itself after about twice the device's
@@ -434,6 +437,11 @@ impl State {
     pub(super) fn doze_ns(&self) -> u64 {
         let once = self.latency_min().map_or(DOZE_NS_MIN, |latency| 2 * latency.0);
         (once * u64::from(self.vain / VAIN_MAX)).clamp(DOZE_NS_MIN, DOZE_NS_MAX)
+    }
+
+    /// From one look at perf's rings to the next: a quarter of the latency of the fastest device.
+    pub(super) fn look_ns(&self) -> u64 {
+        self.latency_min().map_or(LOOK_NS_MIN, |latency| latency.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX)
     }
 
     /// Latencies of the devices, where they are known.

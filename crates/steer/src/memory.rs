@@ -64,10 +64,9 @@ fn group_headroom(root: &Path, line: &str) -> Option<u64> {
             stat.lines().find_map(|line| line.strip_prefix(cache)?.trim().parse::<u64>().ok())
         });
         let room = limit.saturating_sub(usage.saturating_sub(cached.unwrap_or(0)));
-        let room = room - room / RESERVE;
         least = Some(least.map_or(room, |l: u64| l.min(room)));
     }
-    least
+    least.map(|room| room - room / RESERVE)
 }
 
 #[cfg(test)]

@@ -224,7 +224,7 @@ impl Device {
     /// not known to be one.
     pub(crate) fn joined_max(&self) -> PageCount {
         let head = self.weighed() && self.trip_pages() > 0;
-        PageCount(if head { self.unit().0 / crate::units::PAGE_SIZE } else { 0 })
+        PageCount(if head { self.unit_pages() } else { 0 })
     }
 
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
@@ -259,6 +259,11 @@ impl Device {
     pub(crate) fn unit(&self) -> Bytes {
         let ns = self.latency().map_or(0, |l| u128::from(l.0));
         Bytes((ns * u128::from(self.connection_rate()) / 1_000_000_000) as u64)
+    }
+
+    /// Whole pages of that.
+    pub(crate) fn unit_pages(&self) -> u64 {
+        self.unit().0 / crate::units::PAGE_SIZE
     }
 
     /// Bytes between two small reads that cost no more than a request of their own: what one connection carries in one

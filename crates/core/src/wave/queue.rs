@@ -212,16 +212,20 @@ impl Queue {
             return None;
         }
         let slice = SLICE_TRIPS * self.device.trip_pages();
-        let wanted = |key| self.urgent.has(key) || self.ahead.has(key);
-        self.ends.iter().find(|&(&key, &run)| run < slice && wanted(key)).map(|(&key, _)| key)
+        self.ends.iter().find(|&(&key, &run)| run < slice && self.wants_from(key)).map(|(&key, _)| key)
+    }
+
+    /// Whether a part that nobody waits for yet starts at `key`.
+    fn wants_from(&self, key: (FileId, u64)) -> bool {
+        self.urgent.has(key) || self.ahead.has(key)
     }
 
     /// What continues the latest request on its way to a head where nobody waits, up to [`Device::joined_max`]: a driver may make one of the
     /// two.
     pub(super) fn joined(&self) -> Option<(FileId, u64)> {
-        let wanted = self.urgent.has(self.last_end) || self.ahead.has(self.last_end);
-        let more = self.run < self.device.joined_max().0 && self.ends.contains_key(&self.last_end);
-        (more && wanted && self.waiting.is_empty()).then_some(self.last_end)
+        let more = self.waiting.is_empty() && self.run < self.device.joined_max().0;
+        (more && self.ends.contains_key(&self.last_end) && self.wants_from(self.last_end))
+            .then_some(self.last_end)
     }
 
     /// A request for `pages` goes out.

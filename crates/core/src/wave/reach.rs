@@ -162,7 +162,7 @@ impl Wave {
 
     /// Pages that one latency of the file's device carries.
     pub(super) fn unit(&self, f: &File) -> u64 {
-        self.queues.get(&f.device).map_or(0, |q| q.device.unit().0 / crate::units::PAGE_SIZE)
+        self.queues.get(&f.device).map_or(0, |q| q.device.unit_pages())
     }
 
     /// Pages that a trip of the file's head should bring; 0 where there is no head.

@@ -20,7 +20,7 @@ use bowwave_wire::Event;
 
 use super::helper::Helper;
 use super::turns::{REST, Turn, WATCH_LATENCIES};
-use super::{State, THREADS_MAX, Told};
+use super::{LOOK_NS_MIN, State, THREADS_MAX, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
 use crate::pagemap::{PageTables, can_scan};
 use crate::perf::{Sample, Source, Watch};
@@ -30,9 +30,6 @@ use crate::segment::SharedSegment;
 const AROUND: u64 = 16;
 /// Faults in files of ours so recent that more may come at any moment.
 const LATELY_NS: u64 = 20_000_000;
-/// Between two looks at perf's rings while faults come: a quarter of the device's latency, at least and at most.
-const LOOK_NS_MIN: u64 = 100_000;
-const LOOK_NS_MAX: u64 = 1_000_000;
 /// Between two looks at a program's count of faults: while it rises, and where it does not, twice as long each time.
 const SCAN_NS_MIN: u64 = 2_000_000;
 const SCAN_NS_MAX: u64 = 50_000_000;
@@ -575,7 +572,7 @@ impl State {
             return scan;
         }
         if self.mapped.turn != Turn::Always || now.since(self.mapped.lately).0 < LATELY_NS {
-            let look = self.latency_min().map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+            let look = self.look_ns();
             return Some(match (self.mapped.turn, self.vain) {
                 (Turn::Watching(since), _) => self.watch_ns().0.saturating_sub(now.since(since).0),
                 (_, super::VAIN_MAX..) => look.max(self.doze_ns()),

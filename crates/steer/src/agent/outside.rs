@@ -36,8 +36,6 @@ const FILES_MAX: usize = 16_384;
 const THREADS_MAX: usize = 4096;
 /// Reads so recent that more may come at any moment.
 const LATELY_NS: u64 = 20_000_000;
-const LOOK_NS_MIN: u64 = 100_000;
-const LOOK_NS_MAX: u64 = 1_000_000;
 /// A wait that is told as such.
 const HIT_NS: u64 = 20_000;
 
@@ -271,7 +269,7 @@ impl State {
             return None;
         }
         if now.since(self.outside.lately).0 < LATELY_NS {
-            let look = self.latency_min().map_or(LOOK_NS_MIN, |l| l.0 / 4).clamp(LOOK_NS_MIN, LOOK_NS_MAX);
+            let look = self.look_ns();
             return Some(if self.vain >= super::VAIN_MAX { look.max(self.doze_ns()) } else { look });
         }
         self.outside.hang_bell();
