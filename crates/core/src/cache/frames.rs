@@ -1,11 +1,15 @@
 //! The frames, and the lists that they lie in: two a shard, youngest in front, linked by numbers.
 //!
 //! ```text
-//! list   young <-> ... <-> old        `newer` points left, `older` right
+//! list     young <-> ... <-> old        `newer` points left, `older` right
+//!
+//! frame    file  owner  page, low  page, high : flags : shard  age  newer  older
+//! bits     32    32     32         20         : 4     : 8      32   32     32        28 bytes, 0.7 % of its page
 //! ```
 //!
 //! Every frame carries its *age*: the count of insertions at the moment it came, or came back, to the young end. Ages
-//! fall along a list from young to old, so the old ends of two shards can be compared.
+//! fall along a list from young to old, so the old ends of two shards can be compared. Of the count the last 32 bits are
+//! kept: a page that nothing has moved while 2^32 others came (16 TiB) is taken for a young one where shards are compared.
 
 use crate::units::{Bytes, FileId, PageIndex};
 use alloc::vec::Vec;
@@ -13,10 +17,22 @@ use core::mem::size_of;
 
 /// No frame: the end of a list, an absent page.
 pub(super) const NO_FRAME: u32 = u32::MAX;
+/// Shards: their numbers fit 8 bits.
+pub(super) const SHARDS_MAX: usize = 1 << SHARD_BITS;
+/// Pages of a file: as many as 2^64 bytes hold.
+pub(super) const PAGES_MAX: u64 = 1 << (32 + PAGE_HIGH_BITS);
+
+const PAGE_HIGH_BITS: u32 = 20;
+const SHARD_BITS: u32 = 8;
+const SHARD_SHIFT: u32 = 32 - SHARD_BITS;
 
 /// A frame's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FrameId(pub(super) u32);
+
+/// A file's short number, while it is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FileSlot(u32);
 
 /// Which list a frame lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,24 +43,57 @@ pub(super) enum List {
     Active,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
-    pub(super) file: FileId,
-    pub(super) page: PageIndex,
-    pub(super) age: u64,
-    pub(super) owner: u32,
-    newer: u32,
-    older: u32,
-    pub(super) shard: usize,
-    pub(super) list: List,
-    pub(super) referenced: bool,
-    in_flight: bool,
-    pub(super) dirty: bool,
+/// What is noted of a frame: bits of [`Frame::rest`], between the page's and the shard's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flag {
+    /// It lies in the active list.
+    Active = 20,
+    /// Its page was read once since it came, or came back, to the inactive list.
+    Referenced,
+    /// Its page is being fetched.
+    InFlight,
+    /// Its page was written and not written back.
+    Dirty,
 }
 
+/// A frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    file: FileSlot,
+    pub(super) owner: u32,
+    page_low: u32,
+    rest: u32,
+    age: u32,
+    newer: u32,
+    older: u32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 28, "as the picture says");
+
 impl Frame {
-    pub(super) fn in_flight(&self) -> bool {
-        self.in_flight
+    pub(super) fn has(&self, flag: Flag) -> bool {
+        self.rest >> flag as u32 & 1 == 1
+    }
+
+    /// What it was before.
+    fn replace(&mut self, flag: Flag, set: bool) -> bool {
+        let was = self.has(flag);
+        // Not `^=` of what changes: rustc 1.95 compiles that wrongly, optimised (a page that was read again stayed inactive).
+        self.rest = self.rest & !(1 << flag as u32) | u32::from(set) << flag as u32;
+        was
+    }
+
+    pub(super) fn list(&self) -> List {
+        if self.has(Flag::Active) { List::Active } else { List::Inactive }
+    }
+
+    pub(super) fn shard(&self) -> usize {
+        (self.rest >> SHARD_SHIFT) as usize
+    }
+
+    pub(super) fn page(&self) -> PageIndex {
+        let high = self.rest & ((1 << PAGE_HIGH_BITS) - 1);
+        PageIndex(u64::from(high) << 32 | u64::from(self.page_low))
     }
 }
 
@@ -63,11 +112,15 @@ pub(super) struct Frames {
     /// Of each shard, frames whose page is in flight.
     in_flight: Vec<u64>,
     insertions: u64,
+    /// By slot; of a slot in `free_slots` nothing.
+    names: Vec<FileId>,
+    free_slots: Vec<FileSlot>,
 }
 
 impl Frames {
     pub(super) fn new(frames_max: u64, shards: usize) -> Self {
         assert!(frames_max < u64::from(NO_FRAME), "a frame's number fits 32 bits");
+        assert!(shards <= SHARDS_MAX, "a shard's number fits 8 bits");
         let empty = Ends { young: NO_FRAME, old: NO_FRAME, len: 0 };
         Self {
             frames: Vec::new(),
@@ -75,16 +128,53 @@ impl Frames {
             lists: alloc::vec![[empty; 2]; shards],
             in_flight: alloc::vec![0; shards],
             insertions: 0,
+            names: Vec::new(),
+            free_slots: Vec::new(),
         }
     }
 
+    /// A short number for a file that is opened.
+    pub(super) fn open(&mut self, file: FileId) -> FileSlot {
+        if let Some(slot) = self.free_slots.pop() {
+            self.names[slot.0 as usize] = file;
+            return slot;
+        }
+        assert!(self.names.len() < u32::MAX as usize, "a slot's number fits 32 bits");
+        self.names.push(file);
+        FileSlot(self.names.len() as u32 - 1)
+    }
+
+    /// The file is closed: none of its pages has a frame.
+    pub(super) fn close(&mut self, slot: FileSlot) {
+        self.free_slots.push(slot);
+    }
+
     pub(super) fn bytes_of_memory(&self) -> Bytes {
-        Bytes((self.frames.capacity() * size_of::<Frame>() + self.free.capacity() * size_of::<u32>()) as u64)
+        let frames = self.frames.capacity() * size_of::<Frame>() + self.free.capacity() * size_of::<u32>();
+        let files =
+            self.names.capacity() * size_of::<FileId>() + self.free_slots.capacity() * size_of::<FileSlot>();
+        Bytes((frames + files) as u64)
     }
     pub(super) fn get(&self, id: FrameId) -> &Frame {
         &self.frames[id.0 as usize]
     }
-    pub(super) fn get_mut(&mut self, id: FrameId) -> &mut Frame {
+    /// Whose page has it.
+    pub(super) fn file(&self, frame: &Frame) -> FileId {
+        self.names[frame.file.0 as usize]
+    }
+    /// Notes, or takes back, what is not kept by a list; what it was before.
+    pub(super) fn replace(&mut self, id: FrameId, flag: Flag, set: bool) -> bool {
+        debug_assert!(
+            matches!(flag, Flag::Referenced | Flag::Dirty),
+            "{flag:?} changes with a list or a count"
+        );
+        self.get_mut(id).replace(flag, set)
+    }
+    /// Insertions before the one that brought it to the young end.
+    pub(super) fn age(&self, id: FrameId) -> u64 {
+        self.insertions - u64::from((self.insertions as u32).wrapping_sub(self.get(id).age))
+    }
+    fn get_mut(&mut self, id: FrameId) -> &mut Frame {
         &mut self.frames[id.0 as usize]
     }
     pub(super) fn len(&self, shard: usize, list: List) -> u64 {
@@ -99,7 +189,7 @@ impl Frames {
     /// The age of a shard's oldest inactive page, or active page where there is no other.
     pub(super) fn oldest_age(&self, shard: usize) -> Option<u64> {
         let id = self.oldest(shard, List::Inactive).or_else(|| self.oldest(shard, List::Active))?;
-        Some(self.get(id).age)
+        Some(self.age(id))
     }
 
     /// Whether every page of a shard is in flight.
@@ -110,24 +200,15 @@ impl Frames {
     /// The page is there.
     pub(super) fn landed(&mut self, id: FrameId) {
         let frame = &mut self.frames[id.0 as usize];
-        self.in_flight[frame.shard] -= u64::from(core::mem::take(&mut frame.in_flight));
+        self.in_flight[frame.shard()] -= u64::from(frame.replace(Flag::InFlight, false));
     }
 
     /// A frame for a page in flight, at the young end of the inactive list.
-    pub(super) fn allocate(&mut self, file: FileId, page: PageIndex, owner: u32, shard: usize) -> FrameId {
-        let frame = Frame {
-            file,
-            page,
-            age: 0,
-            owner,
-            newer: NO_FRAME,
-            older: NO_FRAME,
-            shard,
-            list: List::Inactive,
-            referenced: false,
-            in_flight: true,
-            dirty: false,
-        };
+    pub(super) fn allocate(&mut self, file: FileSlot, page: PageIndex, owner: u32, shard: usize) -> FrameId {
+        debug_assert!(page.0 < PAGES_MAX, "a file ends before");
+        let rest = (shard as u32) << SHARD_SHIFT | 1 << Flag::InFlight as u32 | (page.0 >> 32) as u32;
+        let (newer, older) = (NO_FRAME, NO_FRAME);
+        let frame = Frame { file, owner, page_low: page.0 as u32, rest, age: 0, newer, older };
         let id = match self.free.pop() {
             Some(id) => {
                 self.frames[id as usize] = frame;
@@ -154,7 +235,7 @@ impl Frames {
     }
     /// To the young end of its list.
     pub(super) fn rejuvenate(&mut self, id: FrameId) {
-        let list = self.get(id).list;
+        let list = self.get(id).list();
         self.unlink(id);
         self.link(id, list);
     }
@@ -167,14 +248,14 @@ impl Frames {
     pub(super) fn deactivate_oldest(&mut self, shard: usize) {
         if let Some(id) = self.oldest(shard, List::Active) {
             self.unlink(id);
-            self.get_mut(id).referenced = false;
+            self.replace(id, Flag::Referenced, false);
             self.link(id, List::Inactive);
         }
     }
 
     fn link(&mut self, id: FrameId, list: List) {
         self.insertions += 1;
-        let shard = self.get(id).shard;
+        let shard = self.get(id).shard();
         let ends = &mut self.lists[shard][list as usize];
         let young = core::mem::replace(&mut ends.young, id.0);
         ends.len += 1;
@@ -183,21 +264,23 @@ impl Frames {
         } else {
             self.frames[young as usize].newer = id.0;
         }
-        let insertions = self.insertions;
+        let age = self.insertions as u32;
         let frame = self.get_mut(id);
-        (frame.list, frame.age, frame.newer, frame.older) = (list, insertions, NO_FRAME, young);
+        frame.replace(Flag::Active, list == List::Active);
+        (frame.age, frame.newer, frame.older) = (age, NO_FRAME, young);
     }
 
     fn unlink(&mut self, id: FrameId) {
-        let Frame { newer, older, shard, list, .. } = *self.get(id);
-        let ends = &mut self.lists[shard][list as usize];
+        let frame = *self.get(id);
+        let (newer, older) = (frame.newer, frame.older);
+        let ends = &mut self.lists[frame.shard()][frame.list() as usize];
         ends.len -= 1;
         if newer == NO_FRAME {
             ends.young = older;
         } else {
             self.frames[newer as usize].older = older;
         }
-        let ends = &mut self.lists[shard][list as usize];
+        let ends = &mut self.lists[frame.shard()][frame.list() as usize];
         if older == NO_FRAME {
             ends.old = newer;
         } else {
@@ -214,10 +297,11 @@ impl Frames {
                 let (mut at, mut len, mut age) = (some(ends.old), 0, 0);
                 while let Some(id) = at {
                     let frame = self.get(id);
-                    assert_eq!((frame.shard, frame.list), (shard, list), "a frame lies where it says");
-                    assert!(frame.age > age, "ages rise from old to young");
-                    in_flight += u64::from(frame.in_flight);
-                    (age, len) = (frame.age, len + 1);
+                    assert_eq!((frame.shard(), frame.list()), (shard, list), "a frame lies where it says");
+                    assert!(self.age(id) > age, "ages rise from old to young");
+                    assert!(!self.free_slots.contains(&frame.file), "a page of an open file");
+                    in_flight += u64::from(frame.has(Flag::InFlight));
+                    (age, len) = (self.age(id), len + 1);
                     at = self.younger(id);
                 }
                 assert_eq!(len, ends.len, "a list's length is counted");

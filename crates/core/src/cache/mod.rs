@@ -37,7 +37,7 @@ use crate::window::Window;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
-use frames::{Frame, FrameId, Frames, List};
+use frames::{FileSlot, Flag, FrameId, Frames, List, PAGES_MAX};
 use ghosts::Ghosts;
 use places::Places;
 use shards::Shards;
@@ -142,6 +142,7 @@ struct Sought {
 }
 
 struct CachedFile {
+    slot: FileSlot,
     table: PageTable,
     places: Places,
 }
@@ -165,7 +166,7 @@ impl Cache {
     /// An empty cache.
     ///
     /// # Panics
-    /// If there is no shard, or 2^32 frames or more in all.
+    /// If there is no shard, or more than 256, or 2^32 frames or more in all.
     pub fn new(config: CacheConfig) -> Self {
         assert!(!config.shards.is_empty(), "a cache has at least one shard");
         let frames = config.shards.iter().fold(0, |sum, n| sum + n.0);
@@ -183,16 +184,20 @@ impl Cache {
     }
 
     /// A file of `end_of_file` pages may be cached from now on. Again: it has that size now.
+    ///
+    /// # Panics
+    /// If it has more pages than 2^64 bytes.
     pub fn open(&mut self, file: FileId, end_of_file: PageIndex) {
+        assert!(end_of_file.0 <= PAGES_MAX, "file {file}: {end_of_file} pages are more than 2^64 bytes");
         if let Some(known) = self.files.get(&file) {
             let past = Extent::between(end_of_file, known.table.end());
             self.forget(file, past);
         }
-        self.files
-            .entry(file)
-            .or_insert_with(|| CachedFile { table: PageTable::new(end_of_file), places: Places::default() })
-            .table
-            .set_end_of_file(end_of_file);
+        let fresh = || {
+            let slot = self.frames.open(file);
+            CachedFile { slot, table: PageTable::new(end_of_file), places: Places::default() }
+        };
+        self.files.entry(file).or_insert_with(fresh).table.set_end_of_file(end_of_file);
     }
 
     /// A file's pages as a policy sees them.
@@ -220,6 +225,7 @@ impl Cache {
         holds: Holds<'_>,
     ) -> Submission {
         let Some(f) = self.files.get_mut(&file) else { return Submission::default() };
+        let slot = f.slot;
         let mut submission = Submission::of(&mut f.table, window);
         if submission.fetch.is_empty() {
             return submission;
@@ -230,7 +236,9 @@ impl Cache {
             taken.clear();
             let pages = (hole.start.0..hole.end().0).map(PageIndex);
             taken.extend(
-                pages.map_while(|page| Some(self.take_frame(file, page, owner, holds, &mut sought)?.0)),
+                pages.map_while(|page| {
+                    Some(self.take_frame((file, slot), page, owner, holds, &mut sought)?.0)
+                }),
             );
             self.settle();
             let f = self.files.get_mut(&file).expect("looked up above");
@@ -263,23 +271,23 @@ impl Cache {
             let one = Extent { start: page, count: PageCount(1) };
             match self.frame(file, page) {
                 Some(id) => {
-                    if !self.frames.get(id).dirty {
-                        self.frames.get_mut(id).dirty = true;
-                        self.shards.dirtied(self.frames.get(id).shard, 1);
+                    if !self.frames.replace(id, Flag::Dirty, true) {
+                        self.shards.dirtied(self.frames.get(id).shard(), 1);
                     }
                     self.refer(id);
                 }
                 None => {
                     let holds: Holds<'_> = &mut |_, _, _| Hold::Go;
-                    let taken = self.take_frame(file, page, owner, holds, &mut Sought::default());
+                    let of = (file, self.files[&file].slot);
+                    let taken = self.take_frame(of, page, owner, holds, &mut Sought::default());
                     self.settle();
                     let Some(id) = taken else { return Some(page) };
                     let f = self.files.get_mut(&file).expect("a frame was taken for it");
                     f.places.put(page, &[id.0]);
                     f.table.set(PageBit::Present, one);
-                    self.frames.get_mut(id).dirty = true;
+                    self.frames.replace(id, Flag::Dirty, true);
                     self.frames.landed(id);
-                    self.shards.dirtied(self.frames.get(id).shard, 1);
+                    self.shards.dirtied(self.frames.get(id).shard(), 1);
                 }
             }
         }
@@ -290,9 +298,9 @@ impl Cache {
     pub fn cleaned(&mut self, file: FileId, extent: Extent) {
         for page in extent.start.0..extent.end().0 {
             if let Some(id) = self.frame(file, PageIndex(page))
-                && core::mem::take(&mut self.frames.get_mut(id).dirty)
+                && self.frames.replace(id, Flag::Dirty, false)
             {
-                self.shards.cleaned(self.frames.get(id).shard, 1);
+                self.shards.cleaned(self.frames.get(id).shard(), 1);
             }
         }
     }
@@ -322,7 +330,7 @@ impl Cache {
         let runs: Vec<Extent> = f.table.runs(PageBit::InFlight, extent).collect();
         for page in runs.iter().flat_map(|run| run.start.0..run.end().0).map(PageIndex) {
             match self.frame(file, page) {
-                Some(id) if self.frames.get(id).dirty => {
+                Some(id) if self.frames.get(id).has(Flag::Dirty) => {
                     self.arrived(file, Extent { start: page, count: PageCount(1) });
                 }
                 Some(id) => self.release(id),
@@ -336,7 +344,7 @@ impl Cache {
     pub fn touch(&mut self, file: FileId, page: PageIndex) -> Touch {
         let Some(f) = self.files.get_mut(&file) else { return Touch::Absent };
         let Some(id) = f.places.get(page) else { return Touch::Absent };
-        if self.frames.get(id).in_flight() {
+        if self.frames.get(id).has(Flag::InFlight) {
             return Touch::InFlight;
         }
         let ahead = f.table.used(page);
@@ -359,7 +367,7 @@ impl Cache {
         for run in runs {
             for page in run.start.0..run.end().0 {
                 if let Some(id) = self.frame(file, PageIndex(page))
-                    && self.frames.get(id).list == List::Inactive
+                    && self.frames.get(id).list() == List::Inactive
                 {
                     self.frames.rejuvenate(id);
                     moved += 1;
@@ -378,7 +386,7 @@ impl Cache {
             for page in run.start.0..run.end().0 {
                 let Some(id) = self.frame(file, PageIndex(page)) else { continue };
                 let frame = self.frames.get(id);
-                if !frame.in_flight() && !frame.dirty {
+                if !frame.has(Flag::InFlight) && !frame.has(Flag::Dirty) {
                     self.release(id);
                     gone += 1;
                 }
@@ -397,7 +405,9 @@ impl Cache {
         self.forget(file, all);
         let left = self.files[&file].table.resident(all);
         assert_eq!(left, PageCount(0), "file {file}: closed while pages are in flight or dirty");
-        self.files.remove(&file);
+        if let Some(f) = self.files.remove(&file) {
+            self.frames.close(f.slot);
+        }
     }
 
     /// Bytes that the cache itself takes, about.
@@ -506,7 +516,7 @@ impl Cache {
     /// puts it in its place.
     fn take_frame(
         &mut self,
-        file: FileId,
+        (file, slot): (FileId, FileSlot),
         page: PageIndex,
         owner: u32,
         holds: Holds<'_>,
@@ -525,15 +535,14 @@ impl Cache {
                 shard = from;
             }
         }
-        let id = self.frames.allocate(file, page, owner, shard);
+        let id = self.frames.allocate(slot, page, owner, shard);
         self.shards.took(shard);
         self.ghosts.forget(file, page);
         Some(id)
     }
 
     fn refer(&mut self, id: FrameId) {
-        let frame = self.frames.get_mut(id);
-        if frame.list == List::Inactive && core::mem::replace(&mut frame.referenced, true) {
+        if self.frames.get(id).list() == List::Inactive && self.frames.replace(id, Flag::Referenced, true) {
             self.frames.activate(id);
         }
     }
@@ -570,16 +579,17 @@ impl Cache {
                 let Some(id) = at else { break };
                 at = self.frames.younger(id);
                 let frame = self.frames.get(id);
-                if frame.in_flight() {
+                if frame.has(Flag::InFlight) {
                     passed += 1;
                     continue;
                 }
-                if frame.dirty {
+                let file = self.frames.file(frame);
+                if frame.has(Flag::Dirty) {
                     passed += 1;
-                    self.to_write.push((frame.file, frame.page));
+                    self.to_write.push((file, frame.page()));
                     continue;
                 }
-                match holds(frame.file, frame.page, frame.referenced) {
+                match holds(file, frame.page(), frame.has(Flag::Referenced)) {
                     Hold::Go => {
                         sought.next[list as usize] = at.map(|next| (next, passed));
                         return Some(id);
@@ -593,10 +603,8 @@ impl Cache {
     }
 
     fn touch_frame(&mut self, id: FrameId) {
-        let (file, page, list) = {
-            let frame = self.frames.get(id);
-            (frame.file, frame.page, frame.list)
-        };
+        let frame = self.frames.get(id);
+        let (file, page, list) = (self.frames.file(frame), frame.page(), frame.list());
         self.touch(file, page);
         // What is active already has been read again: it is as good as new.
         if list == List::Active {
@@ -606,15 +614,13 @@ impl Cache {
 
     /// The page gives up its frame. It leaves its file's table with those that go with it, in [`Cache::settle`].
     fn evict(&mut self, id: FrameId) {
-        let (file, page, owner, age) = {
-            let frame = self.frames.get(id);
-            (frame.file, frame.page, frame.owner, frame.age)
-        };
         if self.shards.len() > 1 {
+            let age = self.frames.age(id);
             let oldest = (0..self.shards.len()).filter_map(|shard| self.frames.oldest_age(shard)).min();
             self.age_inversion = self.age_inversion.max(age.saturating_sub(oldest.unwrap_or(age)));
         }
-        self.free(id);
+        let owner = self.frames.get(id).owner;
+        let (file, page) = self.free(id);
         self.evicted.push(Evicted { file, page, owner, unread: false });
     }
 
@@ -650,13 +656,14 @@ impl Cache {
 
     /// The frame is free. The page that had it.
     fn free(&mut self, id: FrameId) -> (FileId, PageIndex) {
-        let Frame { file, page, shard, dirty, .. } = *self.frames.get(id);
-        if dirty {
-            self.shards.cleaned(shard, 1);
+        let frame = *self.frames.get(id);
+        let of = (self.frames.file(&frame), frame.page());
+        if frame.has(Flag::Dirty) {
+            self.shards.cleaned(frame.shard(), 1);
         }
         self.frames.free(id);
-        self.shards.gave(shard);
-        (file, page)
+        self.shards.gave(frame.shard());
+        of
     }
 }
 
