@@ -197,7 +197,8 @@ pub struct Wave {
     config: Config,
     files: BTreeMap<FileId, File>,
     streams: Streams,
-    /// Streams by last touch, oldest first, with the touch's time: stale entries are passed over.
+    /// Streams by last touch, oldest first, with the touch's time: stale entries are passed over. At most
+    /// [`Wave::idle_max`].
     idle: VecDeque<(Nanos, StreamId)>,
     /// The same for seeds, which are given longer.
     idle_seeds: VecDeque<(Nanos, StreamId)>,
@@ -407,6 +408,12 @@ impl Wave {
         }
         assert_eq!(ahead, self.unread, "unread pages are counted one by one");
         assert!(self.trace.len() <= TRACE_MAX);
+        let idle = self.idle.len().max(self.idle_seeds.len());
+        assert!(
+            idle <= self.idle_max(),
+            "{idle} in line of {} that were alive at once",
+            self.streams.places()
+        );
         assert!(self.changed.len() < self.changed_max, "nobody need take what changed");
         let ends: usize = self.queues.values().map(|queue| queue.ends.len()).sum();
         assert!(ends <= self.flights.len(), "a request in flight has one end");

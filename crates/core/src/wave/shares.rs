@@ -39,6 +39,8 @@ const EPOCH: Nanos = Nanos::from_ms(2000);
 /// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
 /// for 16 s.
 const RECOVERY: u64 = 64;
+/// Entries that a line of streams to be swept away may have beside two a stream.
+const IDLE_SPARE: usize = 64;
 /// No rule wants less ahead of a stream than this.
 pub(super) const AHEAD_MIN: u64 = 4;
 
@@ -145,8 +147,28 @@ impl Wave {
                 s.epoch = self.epoch;
                 self.active_now += 1;
             }
-            self.idle.push_back((now, sid));
+            if s.lined.replace(now) != Some(now) {
+                self.line_up(now, sid, false);
+            }
         }
+    }
+
+    /// Entries in a line of those to be swept away: two for each stream that there ever was at once, so that stale ones are
+    /// cleared out once in as many touches.
+    pub(super) fn idle_max(&self) -> usize {
+        2 * self.streams.places() + IDLE_SPARE
+    }
+
+    /// A stream, or a seed, that was touched then is in line to be swept away. O(1), amortised.
+    pub(super) fn line_up(&mut self, touched: Nanos, sid: StreamId, seeds: bool) {
+        let max = self.idle_max();
+        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
+        if line.len() >= max {
+            let streams = &self.streams;
+            let fresh = |s: &Stream, at| s.last == at && (s.course == Course::Seed) == seeds;
+            line.retain(|&(at, sid)| streams.get(sid).is_some_and(|s| fresh(s, at)));
+        }
+        line.push_back((touched, sid));
     }
 
     /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.

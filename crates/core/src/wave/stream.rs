@@ -63,6 +63,8 @@ pub(crate) struct Stream {
     pub(crate) serial: u64,
     /// Of a seed, who read it, if that is known.
     pub(crate) by: Option<u32>,
+    /// Its latest entry in the line of those to be swept away.
+    pub(crate) lined: Option<Nanos>,
     /// Epoch in which it was last counted as active, or [`NEVER`],
     pub(crate) epoch: u32,
     /// and whether it was in the one before that.
@@ -111,6 +113,7 @@ impl Stream {
             interval_ns: 0,
             serial: 0,
             by: None,
+            lined: None,
             epoch: NEVER,
             epoch_before: false,
             waited: false,
@@ -220,7 +223,8 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Adds a stream. O(1).
-    pub(crate) fn add(&mut self, stream: Stream) -> StreamId {
+    pub(crate) fn add(&mut self, mut stream: Stream) -> StreamId {
+        stream.lined = None;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             (self.slots.len() - 1) as u32
@@ -260,6 +264,11 @@ impl Streams {
     /// Bytes that they take.
     pub(crate) fn bytes_of_memory(&self) -> usize {
         self.slots.capacity() * size_of::<(u32, Option<Stream>)>() + self.free.capacity() * size_of::<u32>()
+    }
+
+    /// Streams that were ever alive at once.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
     }
 
     /// Streams alive.
