@@ -3,8 +3,9 @@
 //! The kernel keeps such *shadow entries* and readahead never looks at them; a page that comes back soon says how much
 //! more memory its stream would have needed (spec 1.5). Bounded: the oldest ghost goes when there are too many.
 
-use crate::units::{FileId, PageIndex};
+use crate::units::{Bytes, FileId, PageIndex};
 use alloc::collections::{BTreeMap, VecDeque};
+use core::mem::size_of;
 
 /// A lost page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,12 @@ pub(super) struct Ghosts {
 impl Ghosts {
     pub(super) fn new(max: usize) -> Self {
         Self { max, clock: 0, by_page: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    pub(super) fn bytes_of_memory(&self) -> Bytes {
+        // A B-tree node is at worst half full, so an entry counts twice.
+        let by_page = 2 * self.by_page.len() * size_of::<((FileId, PageIndex), Ghost)>();
+        Bytes((by_page + self.order.capacity() * size_of::<(u64, FileId, PageIndex)>()) as u64)
     }
 
     pub(super) fn remember(&mut self, file: FileId, page: PageIndex, owner: u32, unread: bool) {

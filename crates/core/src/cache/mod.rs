@@ -415,7 +415,8 @@ impl Cache {
         let places: u64 = self.files.values().map(|f| f.places.bytes_of_memory().0).sum();
         let tables: u64 = self.files.values().map(|f| f.table.bytes_of_memory().0).sum();
         let files = self.files.len() * 2 * size_of::<CachedFile>();
-        Bytes((files + size_of::<Self>()) as u64 + places + tables) + self.frames.bytes_of_memory()
+        let kept = self.frames.bytes_of_memory() + self.ghosts.bytes_of_memory();
+        Bytes((files + size_of::<Self>()) as u64 + places + tables) + kept
     }
 
     /// The memory of a shard changes to `frames` pages, at most what it began with; what no longer fits loses its frame
