@@ -277,6 +277,25 @@ fn the_ceiling_holds() {
     cache.check();
 }
 
+#[test]
+fn what_a_reader_still_comes_for_outlives_what_was_read() {
+    // A reader of a page at a time beside one of 64: all of the 8 MiB passes through memory while he reads 30 pages.
+    let contents = [Content::new(14, 8 << 20), Content::new(15, 512 << 20)];
+    let cache = cache(8);
+    let files = contents.clone().map(|content| cache.open(content).unwrap());
+    let mut buf = vec![0; 256 << 10];
+    for turn in 0..2000u64 {
+        for (file, content, len) in [(&files[0], &contents[0], 4096), (&files[1], &contents[1], 256 << 10)] {
+            let at = turn * len;
+            file.read_at(&mut buf[..len as usize], at).unwrap();
+            assert!(content.holds(at, &buf[..len as usize]));
+        }
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.counters.windows_thrashed, 0, "{stats:?}");
+    assert!(stats.fetched_bytes <= 2000 * (260 << 10) * 102 / 100, "{stats:?}");
+}
+
 fn _storages_can_be_shared(storage: Arc<dyn Storage>, cache: &Cache) -> Result<bowwave::File, Error> {
     cache.open(storage)
 }

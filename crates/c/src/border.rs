@@ -195,6 +195,7 @@ pub unsafe extern "C" fn bowwave_new(config: *const bowwave_config) -> *mut boww
             waste_absolute: config.waste_absolute,
             request_max: PageCount(config.request_max),
             reader_max: PageCount(config.reader_max),
+            ..Config::default()
         });
         Box::into_raw(Box::new(bowwave { wave, ends: BTreeMap::new(), broken: false }))
     };

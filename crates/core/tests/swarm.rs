@@ -135,6 +135,7 @@ impl World {
             waste_percent: [0, 5, 15, 100, 1000][chance.below(5) as usize],
             request_max: PageCount(request_max),
             reader_max: PageCount(1 << chance.below(9)),
+            read_goes_first: chance.one_in(4),
         };
         // A swarm: each world leaves some kinds of input out, and drowns in others.
         let usual = [60, 20, 4, 20, 4, 2, 3, 3, 2, 1, 1, 2, 4, 1, 1];

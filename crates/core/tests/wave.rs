@@ -4,7 +4,8 @@
 //! answers: read the difference, and commit only what you can explain.
 //!
 //! ```text
-//! new [memory=1G] [request=32] [reader=32] [waste=15]       a brain that knows nothing
+//! new [memory=1G] [request=32] [reader=32] [waste=15] [read-first=no]
+//!                                                           a brain that knows nothing
 //! open f0 64M [device=0]                                    a file; the first one opened is meant where none is named
 //! store 30ms                                                from here on fetches arrive, and reads that miss wait, by themselves
 //! read PAGE[,PAGE...] COUNT [f1] [by=1] [at=20ms]           a read is told; `at` moves the clock to that moment
@@ -398,6 +399,7 @@ fn config(options: &[&str]) -> Config {
         waste_percent: option(options, "waste").map_or(usual.waste_percent, |n| number(n) as u32),
         request_max: pages("request", usual.request_max),
         reader_max: pages("reader", usual.reader_max),
+        read_goes_first: option(options, "read-first") == Some("yes"),
     }
 }
 

@@ -117,6 +117,7 @@ pub fn sweep_brain(name: &str, frames: u64) -> Option<Brain> {
             waste_absolute: waste.starts_with('='),
             request_max: PageCount(request.max(1)),
             reader_max: PageCount(256),
+            ..Config::default()
         }));
     }
     let era = bowwave_core::NAMES.into_iter().find(|known| *known == base);

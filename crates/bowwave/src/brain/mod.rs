@@ -45,6 +45,9 @@ const ROUNDS_MAX: usize = 64;
 pub(crate) const READER_MAX: u64 = 32;
 /// Pages of the largest request: 1 MiB.
 const REQUEST_MAX: PageCount = PageCount(256);
+/// Pages that stay in one search for frames because their reader still comes; then they go as well, or a search among nothing else
+/// would not end.
+const AWAITED_MAX: usize = 2048;
 
 pub(crate) struct Brain {
     memory: Arc<Memory>,
@@ -90,6 +93,7 @@ impl Brain {
         let all = PageCount(u64::from(frames));
         let config = Config {
             memory: all.bytes(),
+            read_goes_first: true,
             request_max: REQUEST_MAX,
             reader_max: PageCount(READER_MAX),
             ..Config::default()
@@ -414,27 +418,38 @@ pub(crate) enum Need {
     NoFrame,
 }
 
-/// Asked of a page that is about to go: takes it from the readers, unless one of them holds it or it was read again.
-fn hold(
-    memory: &Memory,
-    free: &mut FreeFrames,
-    quietly: &mut Vec<(FileId, PageIndex)>,
-    file: FileId,
-    page: PageIndex,
-    known: bool,
-) -> Hold {
-    let number = file.0 as u32;
-    if known && memory.is_used(number, page.0) {
-        memory.take_used_bit(number, page.0);
-        quietly.push((file, page));
-        return Hold::Read;
+/// Asked of each page that is about to go.
+struct Asked<'a> {
+    memory: &'a Memory,
+    free: &'a mut FreeFrames,
+    wave: &'a Wave,
+    /// Those that were read without a word: to be told before it is told that they went.
+    quietly: Vec<(FileId, PageIndex)>,
+    /// Pages that stayed because their reader still comes.
+    awaited: usize,
+}
+
+impl Asked<'_> {
+    /// Takes the page from the readers, unless one of them holds it, it was read again, or it was not read and its reader comes.
+    fn hold(&mut self, file: FileId, page: PageIndex, known: bool) -> Hold {
+        let number = file.0 as u32;
+        let was_read = self.memory.is_used(number, page.0);
+        if known && was_read {
+            self.memory.take_used_bit(number, page.0);
+            self.quietly.push((file, page));
+            return Hold::Read;
+        }
+        if !known && !was_read && self.awaited < AWAITED_MAX && self.wave.awaits(file, page) {
+            self.awaited += 1;
+            return Hold::Stay;
+        }
+        let Some((run, used)) = self.memory.unpublish(number, page.0) else { return Hold::Stay };
+        if used {
+            self.quietly.push((file, page));
+        }
+        self.free.give(run);
+        Hold::Go
     }
-    let Some((run, used)) = memory.unpublish(number, page.0) else { return Hold::Stay };
-    if used {
-        quietly.push((file, page));
-    }
-    free.give(run);
-    Hold::Go
 }
 
 /// Tells of pages that were read quietly, before it is told that they went.

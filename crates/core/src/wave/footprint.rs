@@ -1,8 +1,9 @@
 //! What drivers ask beside their inputs: what the brain itself takes of memory, for those that hold a ceiling over all they
-//! have, and which gaps are worth fetching, for those that are told long lists of what will be read.
+//! have, which pages are still waited for, and which gaps are worth fetching, for those that are told long lists of what will be read.
 
 use super::{Explained, File, Flight, Wave};
-use crate::units::{Bytes, FileId, Nanos, PAGE_SIZE, PageCount};
+use crate::table::PageBit;
+use crate::units::{Bytes, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use core::mem::size_of;
 
 /// What an entry of an ordered map takes: its nodes are at worst half full.
@@ -24,6 +25,15 @@ impl Wave {
         self.queues.get(&device).is_some_and(|queue| queue.device.weighed())
     }
 
+    /// Whether a page was fetched ahead of a reader on his way up who still comes to it. O(log streams).
+    pub fn awaits(&self, file: FileId, page: PageIndex) -> bool {
+        let Some(f) = self.files.get(&file).filter(|f| f.table.has(PageBit::Ahead, page)) else {
+            return false;
+        };
+        let before = f.forward.range(..=page.0).next_back();
+        before.and_then(|(_, &sid)| self.streams.get(sid)).is_some_and(|s| s.frontier > page.0)
+    }
+
     /// Whether something for this device was decided and not sent so far.
     pub fn is_behind(&self, device: u64) -> bool {
         self.queues.get(&device).is_some_and(|queue| !queue.is_empty())
@@ -43,5 +53,22 @@ impl Wave {
             + (self.idle.capacity() + self.idle_seeds.capacity()) * size_of::<(Nanos, u64)>()
             + self.trace.capacity() * size_of::<Explained>();
         Bytes((files + fixed) as u64 + tables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::tests::fetched_ahead;
+    use crate::units::{Extent, FileId, PageIndex};
+
+    #[test]
+    fn a_page_is_awaited_while_its_reader_has_not_come_and_is_not_gone() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(100, 50), 120);
+        let awaited =
+            |wave: &super::Wave| [99, 100, 149, 150].map(|page| wave.awaits(FileId(0), PageIndex(page)));
+        assert_eq!(awaited(&wave), [false, true, true, false]);
+        assert!(!wave.awaits(FileId(1), PageIndex(100)), "another file");
+        wave.end(sid);
+        assert_eq!(awaited(&wave), [false; 4], "nobody comes for them");
     }
 }

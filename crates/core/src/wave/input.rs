@@ -6,8 +6,12 @@ use crate::units::{Bytes, Extent, FileId, Nanos, PageCount};
 /// What a driver fixes for a run. Everything else is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Memory that prefetched pages may occupy. Half of it is shared out to streams (R13).
+    /// Memory that prefetched pages may occupy. Half of it is shared out to streams (R13): the other half is full of what they
+    /// have read.
     pub memory: Bytes,
+    /// The driver lets pages that were read go before those that a reader still comes to ([`super::Wave::awaits`]): seven eighths
+    /// are shared out then. Default: no, as no kernel does.
+    pub read_goes_first: bool,
     /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
     pub waste_percent: u32,
     /// Whether that is absolute: then nothing is fetched ahead while more is out unread than 128 KiB and that
@@ -24,6 +28,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             memory: Bytes(1 << 30),
+            read_goes_first: false,
             waste_percent: 15,
             waste_absolute: false,
             request_max: PageCount(32),

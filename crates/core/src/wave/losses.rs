@@ -92,7 +92,7 @@ impl Wave {
             self.believe_less();
             // What is out beyond what may be out now will be lost as well, which is no news.
             let out = self.unread.saturating_sub(self.dead + count);
-            self.lost_weighed = self.lost + out.saturating_sub(self.memory_believed / 2);
+            self.lost_weighed = self.lost + out.saturating_sub(self.room());
         }
         self.forget(id, pages, true);
         if few && head {

@@ -514,7 +514,7 @@ impl Wave {
                 let why = Why("R15 the program will need it");
                 let pages = pages.intersection(Extent::new(0, f.end));
                 f.needed.add(pages);
-                let pages = Extent { count: pages.count.min(PageCount(self.memory_believed / 2)), ..pages };
+                let pages = Extent { count: pages.count.min(PageCount(self.room())), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
                 self.want(Wanted { file: id, pages, turn: Turn::Urgent, why, stream: None });
             }

@@ -45,7 +45,7 @@ impl Wave {
             target - target / 8
         } else if crowded {
             target - target / 4
-        } else if self.memory_believed / 2 < PageCount::holding(queue.device.bytes_per_latency()).0 * 3 / 2 {
+        } else if self.room() < PageCount::holding(queue.device.bytes_per_latency()).0 * 3 / 2 {
             let parts = u64::from(queue.device.flight_max()) / self.active().max(1);
             (target / parts.clamp(2, PARTS)).max(PIECE_MIN.0.min(target / 2))
         } else {

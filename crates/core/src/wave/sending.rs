@@ -31,7 +31,7 @@ impl Wave {
     pub(super) fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
         loop {
             let earned = self.earned();
-            let (streams, most) = (self.active(), PageCount(self.memory_believed / 2));
+            let (streams, most) = (self.active(), PageCount(self.room()));
             let queue = self.queues.get_mut(&device)?;
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
             let continued = queue.continued().or_else(|| queue.joined());

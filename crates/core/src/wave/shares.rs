@@ -45,15 +45,20 @@ const IDLE_SPARE: usize = 64;
 pub(super) const AHEAD_MIN: u64 = 4;
 
 impl Wave {
-    /// Half the memory believed in, divided by the streams, and by as many more as the last epoch has brought to those that were
+    /// Pages of the memory believed in that may be out unread.
+    pub(super) fn room(&self) -> u64 {
+        if self.config.read_goes_first { self.memory_believed / 8 * 7 } else { self.memory_believed / 2 }
+    }
+
+    /// That, divided by the streams, and by as many more as the last epoch has brought to those that were
     /// there: what is asked for now must still be there when those to come have had their share.
     pub(super) fn share(&self) -> u64 {
         self.share_of(self.active() + self.newcomers())
     }
 
-    /// Half the memory believed in, divided by so many streams.
+    /// That, divided by so many streams.
     pub(super) fn share_of(&self, streams: u64) -> u64 {
-        (self.memory_believed / 2 / streams.max(1)).max(AHEAD_MIN)
+        (self.room() / streams.max(1)).max(AHEAD_MIN)
     }
 
     /// Streams that the last epoch has brought to those that were there, and the next may bring as well. If they came all at once
