@@ -3,7 +3,7 @@
 //! ```text
 //! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
 //!                              cut or raised by  runs that ended (R9)
-//!                              cut to            its share of half the memory, and of the speculation allowed (R13); on a head
+//!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
 //!                                                of three quarters more of both, since half is out on average
 //! ```
 
