@@ -4,9 +4,9 @@
 //! 64 MiB = 63.0 of frames + 1 of slack, for what grows until it is measured again, less what leaves, tables and lists take
 //! ```
 
-use super::{Asked, Brain, tell_quietly};
+use super::Brain;
 use crate::pool::bytes_of_threads;
-use bowwave_core::{Explained, Holds, Input, Nanos, PAGE_SIZE, PageCount};
+use bowwave_core::{Explained, Input, Nanos, PAGE_SIZE, PageCount};
 
 /// A share of the ceiling that stays free for what grows until it is measured again: and what a page may cost at
 /// worst, alone in its leaf, its tables and lists.
@@ -48,12 +48,7 @@ impl Brain {
         if frames == capacity {
             return;
         }
-        let Self { pages, free, memory, wave, .. } = self;
-        let mut asked = Asked { memory, free, wave, quietly: Vec::new(), awaited: 0 };
-        let hold: Holds<'_> = &mut |file, page, known| asked.hold(file, page, known);
-        pages.resize_unless(0, PageCount(frames), hold);
-        let quietly = asked.quietly;
-        tell_quietly(wave, now, &quietly);
+        self.asking(now, |pages, hold| pages.resize_unless(0, PageCount(frames), hold));
         let retired = self.frames_max - frames;
         if self.free.retired() < retired {
             // What is pinned or in flight is retired when it comes back: frames in use are never over the capacity for long.

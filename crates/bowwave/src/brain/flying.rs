@@ -4,11 +4,11 @@
 //! Fetch #7 [12,28)   14 and 15 are there    --> flights [12,14) [16,28)   both landed --> Arrived #7
 //! ```
 
-use super::{Asked, Brain, id, tell_quietly};
+use super::{Brain, id};
 use crate::engine::FileShared;
 use crate::flight::Flight;
 use crate::memory::{LEAF, Run};
-use bowwave_core::{Extent, FetchId, Holds, Input, Nanos, PageCount, Window};
+use bowwave_core::{Extent, FetchId, Input, Nanos, PageCount, Window};
 use bowwave_io::Error;
 use std::sync::Arc;
 
@@ -69,12 +69,7 @@ impl Brain {
         if self.pages.table(id(number)).resident(wanted).0 > 0 {
             self.pages.retain(id(number), wanted);
         }
-        let Self { pages, free, memory, wave, .. } = self;
-        let mut asked = Asked { memory, free, wave, quietly: Vec::new(), awaited: 0 };
-        let hold: Holds<'_> = &mut |file, page, known| asked.hold(file, page, known);
-        let submission = pages.submit_unless(id(number), window, 0, hold);
-        let quietly = asked.quietly;
-        tell_quietly(wave, now, &quietly);
+        let submission = self.asking(now, |pages, hold| pages.submit_unless(id(number), window, 0, hold));
         let mut flights = 0;
         for hole in submission.fetch {
             let mut runs = Vec::new();

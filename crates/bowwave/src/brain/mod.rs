@@ -28,7 +28,7 @@ use crate::stats::PatternStats;
 use announced::Announced;
 use bowwave_core::{
     Action, Advice, Bytes, Cache as Pages, CacheConfig, Config, Evicted, Explained, Extent, FetchId, FileId,
-    Hold, Input, Learnt, Nanos, PageBit, PageCount, PageIndex, Pattern, Wave,
+    Hold, Holds, Input, Learnt, Nanos, PageBit, PageCount, PageIndex, Pattern, Wave,
 };
 use bowwave_io::Error;
 use flying::Fetching;
@@ -418,12 +418,26 @@ pub(crate) enum Need {
     NoFrame,
 }
 
+impl Brain {
+    /// Does to the pages what may take frames from some of them, and asks of each whether it may go. Those that were read quietly
+    /// are told of before it is told that they went.
+    fn asking<T>(&mut self, now: Nanos, act: impl FnOnce(&mut Pages, Holds<'_>) -> T) -> T {
+        let Self { pages, free, memory, wave, .. } = self;
+        let mut asked = Asked { memory, free, wave, quietly: Vec::new(), awaited: 0 };
+        let done = act(pages, &mut |file, page, known| asked.hold(file, page, known));
+        for (file, page) in asked.quietly {
+            wave.handle(now, Input::Used { file, pages: Extent { start: page, count: PageCount(1) } });
+        }
+        done
+    }
+}
+
 /// Asked of each page that is about to go.
 struct Asked<'a> {
     memory: &'a Memory,
     free: &'a mut FreeFrames,
     wave: &'a Wave,
-    /// Those that were read without a word: to be told before it is told that they went.
+    /// Those that were read without a word.
     quietly: Vec<(FileId, PageIndex)>,
     /// Pages that stayed because their reader still comes.
     awaited: usize,
@@ -449,12 +463,5 @@ impl Asked<'_> {
         }
         self.free.give(run);
         Hold::Go
-    }
-}
-
-/// Tells of pages that were read quietly, before it is told that they went.
-fn tell_quietly(wave: &mut Wave, now: Nanos, quietly: &[(FileId, PageIndex)]) {
-    for &(file, page) in quietly {
-        wave.handle(now, Input::Used { file, pages: Extent { start: page, count: PageCount(1) } });
     }
 }

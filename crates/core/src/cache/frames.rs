@@ -17,10 +17,10 @@ use core::mem::size_of;
 
 /// No frame: the end of a list, an absent page.
 pub(super) const NO_FRAME: u32 = u32::MAX;
-/// Shards: their numbers fit 8 bits.
-pub(super) const SHARDS_MAX: usize = 1 << SHARD_BITS;
 /// Pages of a file: as many as 2^64 bytes hold.
 pub(super) const PAGES_MAX: u64 = 1 << (32 + PAGE_HIGH_BITS);
+/// Shards: their numbers fit 8 bits.
+const SHARDS_MAX: usize = 1 << SHARD_BITS;
 
 const PAGE_HIGH_BITS: u32 = 20;
 const SHARD_BITS: u32 = 8;
@@ -47,7 +47,7 @@ pub(super) enum List {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flag {
     /// It lies in the active list.
-    Active = 20,
+    Active = PAGE_HIGH_BITS as isize,
     /// Its page was read once since it came, or came back, to the inactive list.
     Referenced,
     /// Its page is being fetched.
@@ -69,6 +69,7 @@ pub(super) struct Frame {
 }
 
 const _: () = assert!(size_of::<Frame>() == 28, "as the picture says");
+const _: () = assert!((Flag::Dirty as u32) < SHARD_SHIFT, "the last flag lies below the shard");
 
 impl Frame {
     pub(super) fn has(&self, flag: Flag) -> bool {
