@@ -4,7 +4,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses some of them")]
 
 use bowwave_io::{Error, Storage, Until};
-use std::io::{BufRead, BufReader, IoSliceMut, Write};
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -56,26 +56,27 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    fn ready(self) -> Option<Self> {
+    /// With an answer to its first question; a server that gives none within a minute fails the test.
+    fn ready(mut self) -> Self {
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(60) {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return Some(self);
-            }
+        while !answers(self.port) {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server at port {} has ended: {ended:?}", self.port);
+            assert!(begun.elapsed() < Duration::from_secs(60), "no answer at port {}", self.port);
             thread::sleep(Duration::from_millis(20));
         }
-        None
+        self
     }
 
     /// nginx over `dir/www`, with listings; `None`, and a line why, if it is not installed.
     pub fn nginx() -> Option<Self> {
-        if !nginx_program().exists() {
+        if !nginx_runs() {
             println!(
                 "skipped: tests over HTTP need nginx (apt-get install nginx-light, or BOWWAVE_NGINX=its path)"
             );
             return None;
         }
-        Self::nginx_in(tempfile::tempdir().unwrap(), free_port(), "")
+        Some(Self::nginx_in(tempfile::tempdir().unwrap(), free_port(), ""))
     }
 
     /// nginx over TLS with a certificate that nobody has signed but itself, for 127.0.0.1; the certificate is `dir/cert`. `None`, and
@@ -101,29 +102,27 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        if !made.is_ok_and(|status| status.success()) || !nginx_program().exists() {
+        if !made.is_ok_and(|status| status.success()) || !nginx_runs() {
             println!(
                 "skipped: tests over HTTPS need nginx and openssl (apt-get install nginx-light openssl)"
             );
             return None;
         }
         let tls = format!("ssl_certificate {0}/cert; ssl_certificate_key {0}/key;", dir.path().display());
-        Self::nginx_in(dir, free_port(), &tls)
+        Some(Self::nginx_in(dir, free_port(), &tls))
     }
 
     /// The same again after [`Server::kill`].
     pub fn nginx_again(&mut self) {
         self.child = run_nginx(self.dir.path());
         let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err()
-            && begun.elapsed() < Duration::from_secs(60)
-        {
+        while !answers(self.port) && begun.elapsed() < Duration::from_secs(60) {
             thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// With `tls`, its lines about certificates, over TLS.
-    fn nginx_in(dir: tempfile::TempDir, port: u16, tls: &str) -> Option<Self> {
+    fn nginx_in(dir: tempfile::TempDir, port: u16, tls: &str) -> Self {
         let ssl = if tls.is_empty() { "" } else { " ssl" };
         std::fs::create_dir_all(dir.path().join("www")).unwrap();
         // Its worker is another user where we are root.
@@ -166,7 +165,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Self { child, port, dir: tempfile::tempdir().unwrap() }.ready()
+        Some(Self { child, port, dir: tempfile::tempdir().unwrap() }.ready())
     }
 
     /// Stores an object, or makes a bucket of a path without a slash.
@@ -201,6 +200,12 @@ fn nginx_program() -> PathBuf {
     std::env::var_os("BOWWAVE_NGINX").map_or_else(|| "/usr/sbin/nginx".into(), PathBuf::from)
 }
 
+/// It is there, and so are the libraries that it needs.
+fn nginx_runs() -> bool {
+    let asked = Command::new(nginx_program()).arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    asked.is_ok_and(|status| status.success())
+}
+
 /// Where `./x test` puts it, where the developer says it is, or on the path.
 fn moto() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("BOWWAVE_MOTO") {
@@ -210,11 +215,22 @@ fn moto() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join("moto_server")).find(|program| program.exists())
 }
 
+/// Does somebody at `port` answer a request with anything at all? That somebody can be knocked at says less: [`free_port`] listens for a
+/// moment, a program that another test starts just then inherits its socket until it has become that program, and meanwhile knocks
+/// are taken that nobody will answer.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let asked = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
+    asked.is_ok() && stream.read(&mut [0]).is_ok_and(|len| len == 1)
+}
+
 /// A port that nobody listens at, below those that the kernel gives to clients: of those one may be taken by a client before the server
-/// comes to it, and who knocks at it until somebody answers may be answered by himself.
+/// comes to it, and who knocks at it until somebody answers may be answered by himself. Two test programs with numbers side by side
+/// begin 37 ports apart.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 12_000 + (std::process::id() % 15_000) as u16;
+    let first = 12_000 + (u64::from(std::process::id()) * 37 % 15_000) as u16;
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed)).take(5_000);
     ports.find(free).expect("a port of five thousand is free")
