@@ -97,6 +97,14 @@ impl WaveBrain {
         self.config.reader_max
     }
 
+    pub(super) fn read_goes_first(&self) -> bool {
+        self.config.read_goes_first
+    }
+
+    pub(super) fn awaits(&self, file: FileId, page: PageIndex) -> bool {
+        self.wave.awaits(file, page)
+    }
+
     pub(super) fn tell(&mut self, now: Nanos, input: Input) {
         self.wave.handle(now, input);
     }

@@ -34,8 +34,8 @@ use outcome::WorldOutcome as Outcome;
 pub use outcome::{ActorOutcome, Bucket, Cost, WorldOutcome};
 
 use bowwave_core::{
-    AskKind, Cache, Decision, Dev, Evicted, Extent, FetchId, FileId, Input, Nanos, PageCount, PageIndex,
-    Pattern, Stats, Touch, TraceRecord, Window,
+    AskKind, Cache, Decision, Dev, Evicted, Extent, FetchId, FileId, Hold, Input, Nanos, PageCount,
+    PageIndex, Pattern, Stats, Submission, Touch, TraceRecord, Window,
 };
 use brain::{OpenFile, WaveBrain};
 use faults::Draws;
@@ -46,6 +46,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 /// A reader that finds no frame for its page tries again after this: everything is in flight or dirty.
 const NO_FRAME_RETRY: Nanos = Nanos::from_ms(1);
+/// Pages that stay in one search for a frame because their reader still comes, as in the library.
+const STAY_MAX: usize = 2048;
 /// A read that took longer than this waited.
 const WAITED: Nanos = Nanos::from_us(5);
 
@@ -113,6 +115,8 @@ pub struct World<'a> {
     requests: BTreeMap<u64, Request>,
     next_request: u64,
     waiters: BTreeMap<(u32, PageIndex), Vec<u32>>,
+    /// What of a fetch under way got no frame: told when it has arrived, for then all of it is taken to be there.
+    frameless: BTreeMap<FetchId, (FileId, Extent)>,
     owners: Vec<Owner>,
     /// Pages that were written since they were last sent to the device.
     dirty: BTreeSet<(u32, PageIndex)>,
@@ -169,6 +173,7 @@ impl<'a> World<'a> {
             requests: BTreeMap::new(),
             next_request: 0,
             waiters: BTreeMap::new(),
+            frameless: BTreeMap::new(),
             owners: vec![Owner { pattern: Pattern::Random }],
             dirty: BTreeSet::new(),
             leaving: BTreeSet::new(),
@@ -524,11 +529,24 @@ impl<'a> World<'a> {
     /// The reader fetches what nobody else does; false if there is no frame.
     fn fetch_own(&mut self, number: u32, pages: Extent, who: u32) -> bool {
         let window = Window { start: pages.start, size: pages.count, async_size: PageCount(0) };
-        let submission = self.cache.submit(FileId(number.into()), window, READER);
+        let submission = self.submit(FileId(number.into()), window, READER);
         self.outcome.pages_by_reader += submission.actual.0;
         self.send(number, &submission, None, who);
         self.after_submission();
         submission.actual.0 > 0
+    }
+
+    /// Gives a window its frames. Where what was read goes first, a page that a reader still comes to stays, as in the library.
+    fn submit(&mut self, file: FileId, window: Window, owner: u32) -> Submission {
+        let Some(wave) = self.wave.as_ref().filter(|wave| wave.read_goes_first()) else {
+            return self.cache.submit(file, window, owner);
+        };
+        let mut stayed = 0;
+        self.cache.submit_unless(file, window, owner, &mut |file, page, was_read| {
+            let stays = !was_read && stayed < STAY_MAX && wave.awaits(file, page);
+            stayed += usize::from(stays);
+            if stays { Hold::Stay } else { Hold::Go }
+        })
     }
 
     fn tell_wave(&mut self, input: Input) {
@@ -556,7 +574,7 @@ impl<'a> World<'a> {
                 }
                 let missing = want.pages.count - self.cache.table(want.file).resident(want.pages);
                 let owner = self.owners.len() as u32;
-                let submission = self.cache.submit(want.file, window, owner);
+                let submission = self.submit(want.file, window, owner);
                 if submission.actual.0 > 0 {
                     self.judge_order(want.file.0 as u32, want.pages);
                     self.owners.push(Owner { pattern: Pattern::Subsequent });
@@ -570,7 +588,7 @@ impl<'a> World<'a> {
                 if submission.actual < missing && submission.actual.0 > 0 {
                     let end = submission.fetch.last().map_or(want.pages.start, |part| part.end());
                     let rest = Extent::between(end, want.pages.end());
-                    self.tell_wave(Input::Dropped { file: want.file, pages: rest });
+                    self.frameless.insert(want.fetch, (want.file, rest));
                 }
                 self.after_submission();
             }

@@ -100,6 +100,9 @@ impl World<'_> {
         let woken = keys.into_iter().flat_map(|key| self.waiters.remove(&key).unwrap_or_default()).collect();
         if let Some(fetch) = request.fetch {
             self.tell_wave(if arrived.0 > 0 { Input::Arrived { fetch } } else { Input::Failed { fetch } });
+            if let Some((file, pages)) = self.frameless.remove(&fetch) {
+                self.tell_wave(Input::Dropped { file, pages });
+            }
         }
         if !lost.is_empty() {
             self.tell_wave(Input::Dropped { file, pages: lost });
