@@ -3,7 +3,8 @@
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
 //! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
 //! twice as much is let out, and 2 MiB to begin with (on a device far away what three of its connections carry in a latency, 9 MB
-//! on s3), but no more than 48 MiB on that ground. What readers have paid for by waiting comes on top, as much again at most: a
+//! on s3), but no more than 48 MiB on that ground; on a head no more than what makes each way to a stream an eighth longer, if that
+//! is more: where streams are many, ways are what is scarce. What readers have paid for by waiting comes on top, as much again at most: a
 //! stream that has waited once may have out what one latency carries, since to wait again would cost as much.
 //!
 //! What a stream leaves when it ends is waste, and a debt: as much less is let out. It is made good page for page by what is
@@ -17,6 +18,7 @@
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
 //! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
+//! 2000 streams, 20 pages used each    6 pages each   on a head of 8 ms and 100 MB/s           24 pages each
 //! 1 stream after 64 MiB, where another left 6000 pages behind: 12288 - 6000 = 6288
 //! 64 streams and one that reads as much as they do together, 2000 pages after they began: 12288 / 65 = 189 for each, and for
 //!                                     that one 12288 * 1000 / (2000 + 12288 / 8) = 3475 if the others have no more out;
@@ -34,7 +36,8 @@ const UNITS_FIRST: u64 = 3;
 /// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
 /// object store.
 pub(super) const SPECULATION_MAX: u64 = 12288;
-/// An active stream is one that was touched in this epoch or the last.
+/// An active stream is one that was touched in this epoch or the last. An epoch is longer where turns are, and where readers wait for
+/// longer: 2,000 of them for one disk wait for up to 16 s.
 const EPOCH: Nanos = Nanos::from_ms(2000);
 /// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
 /// for 16 s.
@@ -77,7 +80,9 @@ impl Wave {
     pub(super) fn speculation(&self, f: &File) -> u64 {
         let used = self.counters.pages_used;
         let first = SPECULATION_MIN.max(UNITS_FIRST * self.unit(f));
-        self.earned().max((2 * used + first + self.credit.min(2 * used)).min(SPECULATION_MAX))
+        let ways = if self.trip(f) > 0 { self.active() * self.wait_pages(f).0 } else { 0 };
+        let begun = 2 * used + first + self.credit.min(2 * used);
+        self.earned().max(begun.min(SPECULATION_MAX.max(ways)))
     }
 
     /// That, less the debt: the pool.
@@ -128,9 +133,11 @@ impl Wave {
     }
 
     pub(super) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
-        // An epoch lasts for two turns of whoever ends it: streams by long turns are active all the same.
+        // An epoch lasts for two turns of whoever ends it, and for the longest wait of late: streams by long turns, and such as wait for
+        // their device, are active all the same.
         let turns = self.streams.get(sid).map_or(0, |s| 2 * s.interval_ns);
-        if now.since(self.epoch_start).0 > EPOCH.0.max(turns) {
+        let wait = self.longest_ns[0].max(self.longest_ns[1]);
+        if now.since(self.epoch_start).0 > EPOCH.0.max(turns).max(wait) {
             self.epoch = self.epoch.wrapping_add(1);
             self.epoch_start = now;
             self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
@@ -224,6 +231,8 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
+    use super::super::device::Device;
+    use super::super::device::tests::play;
     use super::super::stream::Stream;
     use super::super::{Config, Input, Wave};
     use crate::units::{Bytes, FileId, Nanos};
@@ -241,9 +250,15 @@ mod tests {
         assert_eq!(share(1, 0, 0), 512);
         assert_eq!(share(512, 2 * 512, 0), 5);
         assert_eq!(share(512, 2 * 512, 195), 9);
+        assert_eq!(share(2000, 2000 * 20, 0), 6);
         assert_eq!(share(1, 131_072, 0), 19_660);
         assert_eq!(share(512, 131_072, 0), 38);
         assert_eq!(share(1, 16_384, 0), 12_288);
+        wave.queue(0).device = play(1, 8_000, 500);
+        (wave.active_now, wave.counters.pages_used) = (2000, 2000 * 20);
+        assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 24);
+        wave.queue(0).device = Device::default();
+        (wave.active_now, wave.counters.pages_used) = (1, 16_384);
         wave.debt = 6000;
         assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 6288);
         (wave.debt, wave.active_now, wave.unread) = (0, 65, 6144);
@@ -260,5 +275,22 @@ mod tests {
         assert_eq!(of(&wave, &small), 52);
         wave.counters.pages_used += 12_288;
         assert_eq!(of(&wave, &small), 189);
+    }
+    /// Who waits cannot be heard of; he is there all the same, and has his share.
+    #[test]
+    fn who_waits_for_long_is_active() {
+        let active_after = |wait: Nanos| {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            wave.longest_ns[0] = wait.0;
+            for (start, seconds) in [(0, 0), (1000, 3), (2000, 6)] {
+                let now = Nanos::from_ms(1000 * seconds);
+                let sid = wave.streams.add(Stream::seed(FileId(0), start, 1, now));
+                wave.mark_active(now, sid);
+            }
+            wave.active()
+        };
+        assert_eq!(active_after(Nanos::from_ms(1)), 1);
+        assert_eq!(active_after(Nanos::from_ms(8000)), 3);
     }
 }
