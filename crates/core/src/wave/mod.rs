@@ -24,7 +24,7 @@
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to half of its price (density.rs), a file when those before it came to theirs (wholes.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and takes an eighth off the memory believed in; a few that are seen to be gone are fetched again, many take an eighth off too; while much is lost unread, only long runs are fetched ahead of | arrivals; else never |
-//! | R13 shares | streams share half of the memory (seven eighths where what was read goes first), and speculation: 15 % of what was used, and what waits have paid for, less what streams that ended have left; who reads more has more of it; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes | none |
+//! | R13 shares | streams share half of the memory (seven eighths where what was read goes first), and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | advice |
 //!
