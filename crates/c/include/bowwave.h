@@ -48,6 +48,9 @@ struct bowwave;
 struct bowwave_config {
   // Bytes that pages fetched ahead may occupy. Default 1 GiB.
   uint64_t memory;
+  // Your cache lets pages that were read go before those that a reader still comes to (`bowwave_awaits`): seven eighths of
+  // memory are shared out to readers then, not a half. Default false, as no kernel does.
+  bool read_goes_first;
   // Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
   uint64_t request_max;
   // Pages that a reader's own read brings at once, however large it is. Default 32.
@@ -192,6 +195,13 @@ int bowwave_poll(struct bowwave *brain, uint64_t now_ns, struct bowwave_fetch *f
 
 // Whether a page is present or under way as far as the brain was told: 1 or 0.
 int bowwave_resident(struct bowwave *brain, uint64_t file, uint64_t page);
+
+// Whether a page was fetched ahead of a reader on his way up who still comes to it: 1 or 0. A cache that asks before it lets a
+// page go, and keeps what is awaited as if it had come anew, may say `read_goes_first`. Ask with a bound, as 2048 at one go:
+// where all is awaited something must go none the less.
+int bowwave_awaits(struct bowwave *brain,
+                   uint64_t file,
+                   uint64_t page);
 
 // One bit for each of the 64 pages from `leaf * 64` on: those whose read needs not be told, the lowest bit first.
 int bowwave_leaf(struct bowwave *brain, uint64_t file, uint64_t leaf, uint64_t *quiet);

@@ -36,6 +36,9 @@ pub struct bowwave {
 pub struct bowwave_config {
     /// Bytes that pages fetched ahead may occupy. Default 1 GiB.
     pub memory: u64,
+    /// Your cache lets pages that were read go before those that a reader still comes to (`bowwave_awaits`): seven eighths of
+    /// memory are shared out to readers then, not a half. Default false, as no kernel does.
+    pub read_goes_first: bool,
     /// Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
     pub request_max: u64,
     /// Pages that a reader's own read brings at once, however large it is. Default 32.
@@ -170,6 +173,7 @@ pub extern "C" fn bowwave_config_default() -> bowwave_config {
     let config = Config::default();
     bowwave_config {
         memory: config.memory.0,
+        read_goes_first: config.read_goes_first,
         request_max: config.request_max.0,
         reader_max: config.reader_max.0,
         waste_percent: config.waste_percent,
@@ -191,11 +195,11 @@ pub unsafe extern "C" fn bowwave_new(config: *const bowwave_config) -> *mut boww
     let make = || {
         let wave = Wave::new(Config {
             memory: Bytes(config.memory),
+            read_goes_first: config.read_goes_first,
             waste_percent: config.waste_percent,
             waste_absolute: config.waste_absolute,
             request_max: PageCount(config.request_max),
             reader_max: PageCount(config.reader_max),
-            ..Config::default()
         });
         Box::into_raw(Box::new(bowwave { wave, ends: BTreeMap::new(), broken: false }))
     };
@@ -473,6 +477,18 @@ pub unsafe extern "C" fn bowwave_resident(brain: *mut bowwave, file: u64, page: 
     unsafe { guarded(brain, act) }
 }
 
+/// Whether a page was fetched ahead of a reader on his way up who still comes to it: 1 or 0. A cache that asks before it lets a
+/// page go, and keeps what is awaited as if it had come anew, may say `read_goes_first`. Ask with a bound, as 2048 at one go:
+/// where all is awaited something must go none the less.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_awaits(brain: *mut bowwave, file: u64, page: u64) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, |brain| c_int::from(brain.wave.awaits(FileId(file), PageIndex(page)))) }
+}
+
 /// One bit for each of the 64 pages from `leaf * 64` on: those whose read needs not be told, the lowest bit first.
 ///
 /// # Safety
@@ -568,6 +584,32 @@ mod tests {
         }
     }
 
+    /// A reader in order comes to what was fetched ahead of him, not to what he has read.
+    #[test]
+    fn who_still_comes_to_a_page_can_be_asked() {
+        let config = bowwave_config { read_goes_first: true, ..bowwave_config_default() };
+        let eight = |read: u64| bowwave_extent { start: read * 8, count: 8 };
+        let mut fetch =
+            bowwave_fetch { id: 0, file: 0, pages: ALL, why: std::ptr::null(), why_len: 0, demand: false };
+        // SAFETY: ours, whole, and freed once; null is what is tested.
+        unsafe {
+            let brain = bowwave_new(&raw const config);
+            assert_eq!(bowwave_open(brain, 0, 1, 7, 64 << 20), BOWWAVE_OK);
+            for read in 0..4 {
+                assert_eq!(bowwave_read(brain, read, 1, eight(read), 1), BOWWAVE_OK);
+                while bowwave_poll(brain, read, &raw mut fetch) == 1 {
+                    assert_eq!(bowwave_arrived(brain, read, fetch.id), BOWWAVE_OK);
+                }
+            }
+            let ahead = fetch.pages.start + fetch.pages.count - 1;
+            assert!(ahead >= 32, "nothing was fetched ahead");
+            assert_eq!(bowwave_awaits(brain, 1, ahead), 1);
+            assert_eq!(bowwave_awaits(brain, 1, 0), 0);
+            assert_eq!(bowwave_awaits(std::ptr::null_mut(), 1, ahead), BOWWAVE_NULL);
+            bowwave_free(brain);
+        }
+    }
+
     /// Whatever number C hands over, a call costs no more than the file has pages, and breaks nothing.
     #[test]
     fn numbers_that_make_no_sense_are_cut() {
@@ -592,6 +634,7 @@ mod tests {
             }
             assert_eq!(bowwave_arrived(brain, 7, 12345), BOWWAVE_OK);
             assert_eq!(bowwave_resident(brain, 1, u64::MAX), 0);
+            assert_eq!(bowwave_awaits(brain, 1, u64::MAX), 0);
             assert_eq!(bowwave_close(brain, 8, 1), BOWWAVE_OK);
             bowwave_free(brain);
         }
