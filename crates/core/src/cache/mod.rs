@@ -342,13 +342,25 @@ impl Cache {
     /// A reader comes to `page`: says what it finds, and notes the reference (first read) or moves the page to the
     /// active list (second read).
     pub fn touch(&mut self, file: FileId, page: PageIndex) -> Touch {
+        self.find(file, page, true)
+    }
+
+    /// A reader comes again to the page that his last read of the same descriptor ended in: page by page that is one read, and a
+    /// kernel notes no other reference.
+    pub fn touch_on(&mut self, file: FileId, page: PageIndex) -> Touch {
+        self.find(file, page, false)
+    }
+
+    fn find(&mut self, file: FileId, page: PageIndex, refers: bool) -> Touch {
         let Some(f) = self.files.get_mut(&file) else { return Touch::Absent };
         let Some(id) = f.places.get(page) else { return Touch::Absent };
         if self.frames.get(id).has(Flag::InFlight) {
             return Touch::InFlight;
         }
         let ahead = f.table.used(page);
-        self.refer(id);
+        if refers {
+            self.refer(id);
+        }
         Touch::Present { ahead, owner: self.frames.get(id).owner }
     }
 

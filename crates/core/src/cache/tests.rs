@@ -46,6 +46,23 @@ fn a_stream_loses_its_pages_in_the_order_in_which_it_read_them() {
     assert_eq!(lost, [0, 1, 2, 3]);
 }
 
+/// A page in four reads of 1 KiB is read once: only who comes again from elsewhere keeps it.
+#[test]
+fn who_goes_on_within_a_page_has_not_come_again() {
+    for (again, kept) in [(false, &[][..]), (true, &[0])] {
+        let mut cache = cache(8);
+        stream(&mut cache, F, 0, 2);
+        for _ in 0..3 {
+            cache.touch_on(F, PageIndex(0));
+        }
+        if again {
+            cache.touch(F, PageIndex(0));
+        }
+        stream(&mut cache, G, 0, 20);
+        assert_eq!(present(&cache, F, 0..2), kept);
+    }
+}
+
 #[test]
 fn what_is_read_twice_survives_a_scan() {
     let mut cache = cache(8);

@@ -118,6 +118,8 @@ pub struct World<'a> {
     /// What of a fetch under way got no frame: told when it has arrived, for then all of it is taken to be there.
     frameless: BTreeMap<FetchId, (FileId, Extent)>,
     owners: Vec<Owner>,
+    /// The page that the latest read of each descriptor ended in.
+    ended_in: Vec<Option<PageIndex>>,
     /// Pages that were written since they were last sent to the device.
     dirty: BTreeSet<(u32, PageIndex)>,
     /// Pages on their way to the device; one that is written meanwhile waits until they have come there.
@@ -157,6 +159,7 @@ impl<'a> World<'a> {
         };
         let machine = Machine::new(&config.machine);
         let draws = Draws::new(config.faults);
+        let ended_in = vec![None; config.descriptors.len()];
         let ledger = config.judged.then(Ledger::default);
         let mut world = Self {
             config,
@@ -175,6 +178,7 @@ impl<'a> World<'a> {
             waiters: BTreeMap::new(),
             frameless: BTreeMap::new(),
             owners: vec![Owner { pattern: Pattern::Random }],
+            ended_in,
             dirty: BTreeSet::new(),
             leaving: BTreeSet::new(),
             writing_back: 0,
@@ -383,14 +387,14 @@ impl<'a> World<'a> {
             }
             self.outcome.cost.looks += 1;
             r.cpu += Nanos(self.config.cpu.look_ns);
-            let mut touch = self.cache.touch(file, r.at);
+            let mut touch = self.come_to(&r, file);
             if touch == Touch::Absent {
                 if era {
                     let kind = if r.mapped { AskKind::Fault } else { AskKind::Miss };
                     self.ask(who, r.fd, kind, r.at, left, r.mapped);
                     r.cpu += Nanos(self.config.cpu.ask_ns + self.config.cpu.look_ns);
                     self.outcome.cost.looks += 1;
-                    touch = self.cache.touch(file, r.at);
+                    touch = self.come_to(&r, file);
                 }
                 if touch == Touch::Absent {
                     // Nobody fetches it: the reader does.
@@ -444,10 +448,19 @@ impl<'a> World<'a> {
         false
     }
 
+    /// What a reader finds at the page that he has come to.
+    fn come_to(&mut self, r: &Reading, file: FileId) -> Touch {
+        let again = !r.mapped && r.at == r.request.start && self.ended_in[r.fd as usize] == Some(r.at);
+        if again { self.cache.touch_on(file, r.at) } else { self.cache.touch(file, r.at) }
+    }
+
     fn read_done(&mut self, who: u32, r: Reading, number: u32) {
         let pages = Extent::between(r.request.start, r.end);
         let took = self.now.since(r.began);
         self.running[who as usize].reading = None;
+        if !r.mapped && !pages.is_empty() {
+            self.ended_in[r.fd as usize] = Some(PageIndex(r.end.0 - 1));
+        }
         if self.wave.is_none() && !r.mapped {
             self.open[r.fd as usize].read_done(pages, r.end.byte());
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::device::DeviceModel;
+use crate::sweep::sweep_brain;
 
 fn t11() -> MachineModel {
     MachineModel::Plain("lat=8ms,bw=100MiB/s,head".parse::<DeviceModel>().unwrap())
@@ -45,6 +46,29 @@ fn one_page_of_t11() {
         let outcome = played(brain, 100, 1, 1);
         assert_eq!(outcome.waits_ns, [8_039_063], "{name}");
     }
+}
+
+/// Who reads each page in four bits goes through memory as who reads it whole: nothing is promoted, and memory of 8 MiB carries as
+/// much ahead of him.
+#[test]
+fn a_page_in_bits_is_read_once() {
+    let [whole, bits] = [1, 4].map(|bits| {
+        let brain = sweep_brain("wave", 2048).unwrap();
+        let machine = MachineModel::Plain(DeviceModel::S3);
+        let mut world = World::new(WorldConfig::new(machine, 2048, brain, &[16_384]));
+        let mut read = 0;
+        world.add(
+            Nanos(0),
+            Box::new(move |_| {
+                read += 1;
+                if read > 16_384 * bits { Step::End } else { Step::read(0, (read - 1) / bits, 1) }
+            }),
+        );
+        let outcome = world.run();
+        world.check();
+        (outcome.elapsed.0, outcome.pages_lost_unread)
+    });
+    assert!(bits.1 <= whole.1 && bits.0 < whole.0 * 11 / 10, "{bits:?} for {whole:?}");
 }
 
 /// Who fetches ahead reads a file several times as fast as who does not, and every byte once.
