@@ -147,3 +147,43 @@ fn many_slow_readers_of_a_disk() {
         assert!(kept > 0.98, "ours {ours}: {kept}");
     }
 }
+
+/// R13, decision 35: where what was read goes first, a reader on his way down loses no more of what was fetched ahead of him than one on
+/// his way up, though the last page of each window came first; and is as fast.
+#[test]
+fn the_way_down_in_memory_of_our_own() {
+    let [up, down] = [false, true].map(|down| {
+        let config = Config {
+            memory: PageCount(2_048).bytes(),
+            read_goes_first: true,
+            request_max: PageCount(256),
+            reader_max: PageCount(256),
+            ..Config::default()
+        };
+        let machine = MachineModel::Plain(DeviceModel::S3);
+        let mut world = World::new(WorldConfig::new(machine, 2_048, Brain::Wave(config), &[FILE_PAGES]));
+        let mut read = 0;
+        world.add(
+            Nanos(0),
+            Box::new(move |_| {
+                read += 1;
+                let page = if down { FILE_PAGES.saturating_sub(read) } else { read - 1 };
+                let pages = Extent::new(page, 1);
+                if read > FILE_PAGES {
+                    Step::End
+                } else {
+                    Step::Read { fd: 0, pages, transfer: PageCount(1) }
+                }
+            }),
+        );
+        let outcome = world.run();
+        world.check();
+        println!(
+            "down {down}: {} for {FILE_PAGES} pages, {} lost",
+            outcome.elapsed, outcome.pages_lost_unread
+        );
+        outcome
+    });
+    assert!(down.pages_lost_unread <= FILE_PAGES / 1_000, "{} lost", down.pages_lost_unread);
+    assert!(down.elapsed.0 < up.elapsed.0 * 3 / 2, "{} for {}", down.elapsed, up.elapsed);
+}

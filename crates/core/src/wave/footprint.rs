@@ -1,6 +1,7 @@
 //! What drivers ask beside their inputs: what the brain itself takes of memory, for those that hold a ceiling over all they
 //! have, which pages are still waited for, and which gaps are worth fetching, for those that are told long lists of what will be read.
 
+use super::stream::StreamId;
 use super::{Explained, File, Flight, Wave};
 use crate::table::PageBit;
 use crate::units::{Bytes, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
@@ -25,13 +26,16 @@ impl Wave {
         self.queues.get(&device).is_some_and(|queue| queue.device.weighed())
     }
 
-    /// Whether a page was fetched ahead of a reader on his way up who still comes to it. O(log streams).
+    /// Whether a page was fetched ahead of a reader on his way up, or down, who still comes to it. O(log streams).
     pub fn awaits(&self, file: FileId, page: PageIndex) -> bool {
         let Some(f) = self.files.get(&file).filter(|f| f.table.has(PageBit::Ahead, page)) else {
             return false;
         };
-        let before = f.forward.range(..=page.0).next_back();
-        before.and_then(|(_, &sid)| self.streams.get(sid)).is_some_and(|s| s.frontier > page.0)
+        let nearest = |entry: Option<(&u64, &StreamId)>| entry.and_then(|(_, &sid)| self.streams.get(sid));
+        let below = nearest(f.forward.range(..=page.0).next_back());
+        let above = nearest(f.backward.range(page.0 + 1..).next());
+        below.is_some_and(|s| s.frontier > page.0)
+            || above.is_some_and(|s| s.goes_down() && s.frontier <= page.0)
     }
 
     /// Whether something for this device was decided and not sent so far.
@@ -59,7 +63,8 @@ impl Wave {
 #[cfg(test)]
 mod tests {
     use super::super::stream::tests::fetched_ahead;
-    use crate::units::{Extent, FileId, PageIndex};
+    use super::super::stream::{Course, Stream};
+    use crate::units::{Extent, FileId, Nanos, PageIndex};
 
     #[test]
     fn a_page_is_awaited_while_its_reader_has_not_come_and_is_not_gone() {
@@ -70,5 +75,18 @@ mod tests {
         assert!(!wave.awaits(FileId(1), PageIndex(100)), "another file");
         wave.end(sid);
         assert_eq!(awaited(&wave), [false; 4], "nobody comes for them");
+    }
+
+    #[test]
+    fn so_it_is_on_the_way_down() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(100, 50), 120);
+        wave.end(sid);
+        let mut s = Stream::seed(FileId(0), 150, 8, Nanos(0));
+        (s.course, s.reads, s.frontier) = (Course::Backward, 3, 120);
+        (s.next, s.first) = (150, 158);
+        let sid = wave.streams.add(s);
+        wave.files.get_mut(&FileId(0)).unwrap().backward.insert(150, sid);
+        let awaited = [119, 120, 149, 150].map(|page| wave.awaits(FileId(0), PageIndex(page)));
+        assert_eq!(awaited, [false, true, true, false]);
     }
 }

@@ -144,7 +144,7 @@ impl Wave {
     /// Not more: memory loses what has lain there for as long as it takes to fetch all of it, and windows of twice the share would be read
     /// for as long as that.
     fn asked_for(&self, f: &File, pages: u64) -> u64 {
-        if self.trip(f) > 0 { pages * 7 / 4 } else { pages }
+        if self.trip(f) > 0 { (pages * 7 / 4).min(self.seven_eighths()) } else { pages }
     }
 
     /// So many of a stream's share of memory. On a head windows last their readers for several epochs, and in each as many streams

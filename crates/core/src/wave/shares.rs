@@ -50,7 +50,12 @@ pub(super) const AHEAD_MIN: u64 = 4;
 impl Wave {
     /// Pages of the memory believed in that may be out unread.
     pub(super) fn room(&self) -> u64 {
-        if self.config.read_goes_first { self.memory_believed / 8 * 7 } else { self.memory_believed / 2 }
+        if self.config.read_goes_first { self.seven_eighths() } else { self.memory_believed / 2 }
+    }
+
+    /// More than that no stream has out, however it is reckoned.
+    pub(super) fn seven_eighths(&self) -> u64 {
+        self.memory_believed / 8 * 7
     }
 
     /// That, divided by the streams, and by as many more as the last epoch has brought to those that were
