@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bowwave_core::{Bytes, Config, FetchId, Nanos, PageTable, Wave};
+use bowwave_core::{Bytes, Config, Extent, FetchId, Nanos, PageTable, Wave};
 use bowwave_wire::{AGENT_GONE, AGENT_SERVING, KERNEL_AS_IS, MAPS_STEERED, MAPS_TOLD, MAPS_UNSEEN};
 
 use crate::arrivals::Arrivals;
@@ -231,6 +231,8 @@ struct Told {
 struct Out {
     file: u32,
     device: u64,
+    /// From its first absent page to its last.
+    pages: Extent,
     issued: Nanos,
 }
 

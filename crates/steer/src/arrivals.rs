@@ -6,8 +6,9 @@
 //!                                                               then every 1/24 of its age, at least 50 us apart
 //! ```
 //!
-//! A look is one `mincore` of one page, about half a microsecond. Devices answer out of order: each fetch is looked at
-//! for itself. A fetch that has not come after 30 s is given up.
+//! A look is one `mincore` of one page, about half a microsecond, and one `cachestat` where it is not there: what is under way is
+//! in the cache already, so a page that is not has come and gone between two looks. Devices answer out of order: each fetch is
+//! looked at for itself. A fetch that has not come after 30 s is given up.
 //!
 //! Worked example: issued at 0 with 30 ms learnt, looked at 24 ms and then each 1 ms; seen at 30 ms to the millisecond.
 
@@ -37,6 +38,8 @@ pub(crate) struct Outstanding {
 pub(crate) enum Look {
     There,
     NotYet,
+    /// It is not even under way: it has come and the cache has lost it, or there was no memory for it.
+    Gone,
     /// The file cannot be looked at any more.
     Lost,
 }
@@ -45,6 +48,7 @@ pub(crate) enum Look {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Arrived,
+    Gone,
     Failed,
 }
 
@@ -87,6 +91,7 @@ impl Arrivals {
                 let age = now.since(out.issued).0;
                 match look(out) {
                     Look::There => done.push((*out, Outcome::Arrived)),
+                    Look::Gone => done.push((*out, Outcome::Gone)),
                     Look::Lost => done.push((*out, Outcome::Failed)),
                     Look::NotYet if age > GIVEN_UP_NS => done.push((*out, Outcome::Failed)),
                     Look::NotYet => {
@@ -135,6 +140,14 @@ mod tests {
         let done = arrivals.look(Nanos(MS), |out| if out.page == 2 { Look::There } else { Look::NotYet });
         assert_eq!(done.iter().map(|d| d.0.page).collect::<Vec<_>>(), [2]);
         assert!(arrivals.next_look().is_some());
+    }
+
+    #[test]
+    fn what_came_and_went_is_not_waited_for() {
+        let mut arrivals = Arrivals::default();
+        arrivals.add(1, FetchId(1), 3, 1, Nanos(0), None);
+        assert_eq!(arrivals.look(Nanos(MS), |_| Look::Gone)[0].1, Outcome::Gone);
+        assert_eq!(arrivals.next_look(), None);
     }
 
     #[test]

@@ -449,16 +449,11 @@ impl State {
     /// A page that was believed there was slow: what else around it is not what we believe?
     pub(super) fn correct(&mut self, slot: u32, pages: Extent, now: Nanos) {
         let Some(held) = self.files.get(&slot) else { return };
-        let Some(descriptor) = &held.descriptor else { return };
         let end = held.size.div_ceil(PAGE_SIZE);
         let around = Extent::between(
             pages.start.back(PageCount(SAMPLE_MIN)),
             PageIndex((pages.end().0 + SAMPLE_MIN).min(end)),
         );
-        let Some(presence) = descriptor.presence(around) else { return };
-        let file = FileId(u64::from(slot));
-        for run in runs(around, &presence, false) {
-            self.wave.handle(now, Input::Dropped { file, pages: run });
-        }
+        self.tell_lost(now, FileId(u64::from(slot)), around);
     }
 }

@@ -32,8 +32,10 @@ impl State {
         let files = &self.files;
         let landed = self.arrivals.look(now, |out| {
             let descriptor = files.get(&out.file).and_then(|held| held.descriptor.as_ref());
-            match descriptor.and_then(|d| d.presence(Extent::new(out.page, 1))) {
-                Some(presence) if presence[0] & 1 == 1 => Look::There,
+            let page = Extent::new(out.page, 1);
+            match descriptor.and_then(|d| Some((d, d.presence(page)?))) {
+                Some((_, presence)) if presence[0] & 1 == 1 => Look::There,
+                Some((d, _)) if d.cached(page) == Some(0) => Look::Gone,
                 Some(_) => Look::NotYet,
                 None => Look::Lost,
             }
@@ -41,6 +43,11 @@ impl State {
         for (out, outcome) in landed {
             match outcome {
                 Outcome::Arrived => self.landed(now, out.fetch, |fetch| Input::Arrived { fetch }),
+                Outcome::Gone => {
+                    let pages = self.out.get(&out.fetch).map(|out| out.pages);
+                    self.landed(now, out.fetch, |fetch| Input::Skipped { fetch });
+                    self.tell_lost(now, FileId(out.file.into()), pages.unwrap_or_default());
+                }
                 Outcome::Failed => self.landed(now, out.fetch, |fetch| Input::Failed { fetch }),
             }
         }
@@ -152,7 +159,7 @@ impl State {
                 held.account.set(PageBit::Ahead, part);
             }
         }
-        self.out.insert(id, Out { file: slot, device, issued });
+        self.out.insert(id, Out { file: slot, device, pages: hull, issued });
         None
     }
 

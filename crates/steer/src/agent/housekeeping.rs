@@ -93,12 +93,18 @@ impl State {
             if cached.is_none_or(|cached| cached >= believed.0) {
                 continue;
             }
-            let Some(presence) = descriptor.presence(window) else { continue };
-            for pages in runs(window, &presence, false) {
-                self.wave.handle(now, Input::Dropped { file, pages });
-            }
+            self.tell_lost(now, file, window);
         }
         self.look_after = Nanos(now.0 + latency.max(LOOK_AFTER_NS_MIN).max(50 * looked_ns));
+    }
+
+    /// Tells of those of `pages` that the cache does not hold.
+    pub(super) fn tell_lost(&mut self, now: Nanos, file: FileId, pages: Extent) {
+        let descriptor = self.files.get(&(file.0 as u32)).and_then(|held| held.descriptor.as_ref());
+        let Some(presence) = descriptor.and_then(|descriptor| descriptor.presence(pages)) else { return };
+        for pages in runs(pages, &presence, false) {
+            self.wave.handle(now, Input::Dropped { file, pages });
+        }
     }
 
     pub(super) fn harvest(&mut self, now: Nanos, max: usize) {
