@@ -86,6 +86,14 @@ struct bowwave_fetch {
   bool demand;
 };
 
+// Pages of a file that were given up.
+struct bowwave_gone {
+  // Of which file.
+  uint64_t file;
+  // Which pages.
+  struct bowwave_extent pages;
+};
+
 // What came of it, since the brain was made.
 struct bowwave_counters {
   // Reads told.
@@ -192,6 +200,12 @@ int bowwave_memory(struct bowwave *brain, uint64_t now_ns, uint64_t bytes);
 
 // What is to be fetched now: 1 and `fetch` is filled, or 0 where there is nothing. Call until 0 after each input.
 int bowwave_poll(struct bowwave *brain, uint64_t now_ns, struct bowwave_fetch *fetch);
+
+// Pages that were fetched ahead and turned out to be more than memory has room for: 1 and `gone` is filled, or 0 where there are no
+// more. To the brain they are absent already. A cache that lets them go at once keeps what its readers come to next; it may as well
+// leave them. Call until 0 after `bowwave_dropped` and `bowwave_waited`, or never: 64 runs are kept at most.
+int bowwave_given_up(struct bowwave *brain,
+                     struct bowwave_gone *gone);
 
 // Whether a page is present or under way as far as the brain was told: 1 or 0.
 int bowwave_resident(struct bowwave *brain, uint64_t file, uint64_t page);

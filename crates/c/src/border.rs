@@ -94,6 +94,16 @@ pub struct bowwave_fetch {
     pub demand: bool,
 }
 
+/// Pages of a file that were given up.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct bowwave_gone {
+    /// Of which file.
+    pub file: u64,
+    /// Which pages.
+    pub pages: bowwave_extent,
+}
+
 /// What came of it, since the brain was made.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -462,6 +472,28 @@ pub unsafe extern "C" fn bowwave_poll(brain: *mut bowwave, now_ns: u64, fetch: *
     unsafe { guarded(brain, act) }
 }
 
+/// Pages that were fetched ahead and turned out to be more than memory has room for: 1 and `gone` is filled, or 0 where there are no
+/// more. To the brain they are absent already. A cache that lets them go at once keeps what its readers come to next; it may as well
+/// leave them. Call until 0 after `bowwave_dropped` and `bowwave_waited`, or never: 64 runs are kept at most.
+///
+/// # Safety
+/// As for `bowwave_open`; `gone` is null or room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_given_up(brain: *mut bowwave, gone: *mut bowwave_gone) -> c_int {
+    if gone.is_null() {
+        return BOWWAVE_NULL;
+    }
+    let act = |brain: &mut bowwave| {
+        let Some((file, pages)) = brain.wave.take_given_up() else { return 0 };
+        let pages = bowwave_extent { start: pages.start.0, count: pages.count.0 };
+        // SAFETY: not null, and room for one, as the caller promises.
+        unsafe { gone.write(bowwave_gone { file: file.0, pages }) };
+        1
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
 /// Whether a page is present or under way as far as the brain was told: 1 or 0.
 ///
 /// # Safety
@@ -580,6 +612,7 @@ mod tests {
             assert_eq!(bowwave_poll(brain, 0, std::ptr::null_mut()), BOWWAVE_NULL);
             assert_eq!(bowwave_leaf(brain, 1, 0, std::ptr::null_mut()), BOWWAVE_NULL);
             assert_eq!(bowwave_counters_read(brain, std::ptr::null_mut()), BOWWAVE_NULL);
+            assert_eq!(bowwave_given_up(brain, std::ptr::null_mut()), BOWWAVE_NULL);
             bowwave_free(brain);
         }
     }
@@ -606,6 +639,36 @@ mod tests {
             assert_eq!(bowwave_awaits(brain, 1, ahead), 1);
             assert_eq!(bowwave_awaits(brain, 1, 0), 0);
             assert_eq!(bowwave_awaits(std::ptr::null_mut(), 1, ahead), BOWWAVE_NULL);
+            bowwave_free(brain);
+        }
+    }
+
+    /// Memory of 400 pages, of which 350 are out: 150 are lost, and the farthest of the others are given up.
+    #[test]
+    fn what_there_is_no_room_for_can_be_let_go() {
+        let config = bowwave_config { memory: 400 << 12, read_goes_first: true, ..bowwave_config_default() };
+        let eight = |read: u64| bowwave_extent { start: read * 8, count: 8 };
+        let mut fetch =
+            bowwave_fetch { id: 0, file: 0, pages: ALL, why: std::ptr::null(), why_len: 0, demand: false };
+        let mut gone = bowwave_gone { file: 0, pages: ALL };
+        // SAFETY: ours, whole, and freed once.
+        unsafe {
+            let brain = bowwave_new(&raw const config);
+            assert_eq!(bowwave_open(brain, 0, 1, 7, 64 << 20), BOWWAVE_OK);
+            for read in 0..30 {
+                assert_eq!(bowwave_read(brain, read, 1, eight(read), 1), BOWWAVE_OK);
+                assert_eq!(bowwave_waited(brain, read, 1, eight(read), 1, 1_000_000), BOWWAVE_OK);
+                while bowwave_poll(brain, read, &raw mut fetch) == 1 {
+                    assert_eq!(bowwave_arrived(brain, read, fetch.id), BOWWAVE_OK);
+                }
+            }
+            assert_eq!(bowwave_given_up(brain, &raw mut gone), 0);
+            let lost = bowwave_extent { start: 240, count: 150 };
+            assert_eq!(bowwave_dropped(brain, 30, 1, lost), BOWWAVE_OK);
+            assert_eq!(bowwave_given_up(brain, &raw mut gone), 1);
+            assert!(gone.file == 1 && gone.pages.start >= 240 + 150 && gone.pages.count > 0, "{gone:?}");
+            assert_eq!(bowwave_resident(brain, 1, gone.pages.start), 0);
+            assert_eq!(bowwave_given_up(brain, &raw mut gone), 0);
             bowwave_free(brain);
         }
     }

@@ -22,7 +22,7 @@
 //!
 //! Answers: one line a decision, `pattern [pages) mark=page why=rule`, and one with the requests that went out;
 //! several reads at once tell at which page something was decided, and sum the requests up. Three windows and more of
-//! one decision are told as `first to last`.
+//! one decision are told as `first to last`; `given up [pages)` is what a driver may let go.
 
 use bowwave_core::{
     Action, Advice, Bytes, Config, Extent, FetchId, FileId, Input, Nanos, PageCount, PageIndex, Wave, Why,
@@ -156,6 +156,8 @@ struct World {
     /// What came of the latest input: the windows, and how each is told but for its pages.
     decisions: Vec<(Window, String, Why)>,
     requests: Vec<(Extent, bool)>,
+    /// And what the driver let go.
+    given_up: Vec<Extent>,
 }
 
 impl World {
@@ -170,6 +172,7 @@ impl World {
             latest: BTreeMap::new(),
             decisions: Vec::new(),
             requests: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 
@@ -293,6 +296,10 @@ impl World {
             let what = format!("{file}{}", e.decision.pattern);
             self.decisions.push((e.decision.window, what, e.decision.why));
         }
+        while let Some((file, pages)) = self.wave.take_given_up() {
+            self.present.retain(|&(f, page)| f != file.0 || !pages.contains(PageIndex(page)));
+            self.given_up.push(pages);
+        }
     }
 
     fn there(&mut self, file: u64, pages: Extent) {
@@ -372,6 +379,7 @@ impl World {
                 lines.push(format!("{what} {}{mark} why={why}", window.extent()));
             }
         }
+        lines.extend(self.given_up.drain(..).map(|pages| format!("given up {pages}")));
         lines
     }
 

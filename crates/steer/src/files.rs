@@ -196,6 +196,13 @@ impl Descriptor {
         if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Lets `pages` go: what is clean, mapped by nobody and not under way leaves the cache. What the kernel says is of no use.
+    pub(crate) fn let_go(&self, pages: Extent) {
+        let (start, len) = (pages.start.byte() as libc::off64_t, pages.count.bytes().0 as libc::off64_t);
+        // SAFETY: a plain system call on an open descriptor.
+        unsafe { libc::posix_fadvise64(self.fd.as_raw_fd(), start, len, libc::POSIX_FADV_DONTNEED) };
+    }
+
     /// Pages of `pages` that the page cache holds, present or under way. `None` where the kernel does not tell.
     pub(crate) fn cached(&self, pages: Extent) -> Option<u64> {
         cachestat(self.fd.as_fd(), pages).ok()
@@ -381,6 +388,27 @@ mod tests {
         assert!(from.holds());
         drop(file);
         assert!(!from.holds());
+    }
+
+    /// What the cache does not hold at all is told apart from what is under way: by the count, where presence says the same of both.
+    #[test]
+    fn what_was_let_go_is_not_under_way() {
+        // Not in /tmp, which may be memory.
+        let dir = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, vec![1; 4 << 20]).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let ours = Descriptor::open(&origin(&file)).unwrap();
+        ours.let_go(Extent::new(256, 768));
+        // What lies across the edge in one folio stays.
+        assert_eq!([0, 600].map(|page| ours.presence(Extent::new(page, 2)).unwrap()), [[1, 1], [0, 0]]);
+        let counts = [0, 600].map(|page| ours.cached(Extent::new(page, 2)));
+        if counts == [None, None] {
+            println!("skipped: this kernel has no cachestat");
+            return;
+        }
+        assert_eq!(counts, [Some(2), Some(0)]);
     }
 
     #[test]

@@ -407,6 +407,19 @@ impl Cache {
         PageCount(gone)
     }
 
+    /// Evicts the pages of `extent` that are neither in flight nor dirty before their turn: their reader can wait longer than others.
+    pub fn let_go(&mut self, file: FileId, extent: Extent) {
+        let Some(f) = self.files.get(&file) else { return };
+        let there: Vec<FrameId> = f.places.of(extent).collect();
+        for id in there {
+            let frame = self.frames.get(id);
+            if !frame.has(Flag::InFlight) && !frame.has(Flag::Dirty) {
+                self.evict(id);
+            }
+        }
+        self.settle();
+    }
+
     /// Forgets a file. Its pages in flight must have arrived or failed.
     ///
     /// # Panics

@@ -64,6 +64,18 @@ fn who_goes_on_within_a_page_has_not_come_again() {
 }
 
 #[test]
+fn what_is_let_go_makes_room_for_others() {
+    let mut cache = cache(8);
+    stream(&mut cache, F, 0, 8);
+    cache.let_go(F, Extent::new(6, 10));
+    assert_eq!(present(&cache, F, 0..8), (0..6).collect::<Vec<_>>());
+    stream(&mut cache, G, 0, 2);
+    assert_eq!(present(&cache, F, 0..8), (0..6).collect::<Vec<_>>());
+    assert_eq!(cache.take_evicted().iter().map(|gone| gone.page.0).collect::<Vec<_>>(), [6, 7]);
+    cache.check();
+}
+
+#[test]
 fn what_is_read_twice_survives_a_scan() {
     let mut cache = cache(8);
     stream(&mut cache, F, 0, 2);

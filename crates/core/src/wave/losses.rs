@@ -8,6 +8,7 @@
 //!                                        as a sixteenth of it, and none comes back in such an epoch
 //! a reader comes back, and what he read  outlived: nothing for a short run, nor for one that was robbed before; it would be
 //!   last is gone                         gone as well when he comes for it
+//! memory is short, and a stream was hit   what it has ahead beyond its new share is given up: the driver may let it go
 //! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! 100 more                                                       3136
 //! with 3000 out 400 are seen to be gone                          3584, of which 1792 may be out: that 808 more will go is no news
 //! 1097 more: those, and one more than 64 + 3584/16               3136
+//! all 3000 from page 1000 on are one stream's: it may have [1000, 2792)   [2792, 4000) are given up, and 1392 are left
 //! ```
 
 use super::queue::{Turn, Wanted};
@@ -37,6 +39,8 @@ const DROPPED_FROM_MAX: usize = 4;
 /// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
 const LOST_FEW: u64 = 64;
 const LOST_SHARE: u64 = 16;
+/// Runs of pages given up that are kept for a driver that asks for them.
+pub(super) const GIVEN_UP_MAX: usize = 64;
 /// Reads that a run is long at most, quiet ones counted, if it is a short one: nothing is fetched ahead of those where much is
 /// lost unread.
 const LOSING_READS: u64 = 4;
@@ -58,6 +62,24 @@ impl Wave {
             Some(Course::Stride { .. }) => self.plan_stride(now, sid, pages),
             _ => self.plan_stream(now, sid, pages, Why("R12 thrashed")),
         }
+        self.give_up(sid, to);
+    }
+
+    /// What a stream had ahead of it, up to `to`, beyond what it has and may have now, is given up: what was lost of the rest comes
+    /// back into those frames. Else it would take the frames of what came before it, which is what the reader comes to next.
+    fn give_up(&mut self, sid: StreamId, to: u64) {
+        let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Forward) else { return };
+        let Some(f) = self.files.get(&s.file) else { return };
+        let keep = s.frontier.max(s.next + self.share_asked_for(f));
+        if keep >= to {
+            return;
+        }
+        let (id, pages) = (s.file, Extent::between(PageIndex(keep), PageIndex(to)));
+        self.forget(id, pages, true);
+        if self.given_up.len() == GIVEN_UP_MAX {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back((id, pages));
     }
 
     /// What was out did not fit: an eighth less of the memory is believed in, though no less than half of what is out.
@@ -88,24 +110,25 @@ impl Wave {
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
         let head = self.trip(f) > 0;
-        if self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE {
+        let short =
+            self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE;
+        if short {
             self.believe_less();
-            // What is out beyond what may be out now will be lost as well, which is no news.
-            let out = self.unread.saturating_sub(self.dead + count);
-            self.lost_weighed = self.lost + out.saturating_sub(self.room());
         }
         self.forget(id, pages, true);
-        if few && head {
-            return;
-        }
-        if few && count > 0 {
+        if !few || count == 0 {
+            self.unask(id, pages.start);
+        } else if !head {
             let why = Why("R12 lost, asked again");
             for run in lost {
                 self.explain(now, id, run, plan::whole(run), Pattern::Thrash, why);
                 self.want(Wanted { file: id, pages: run, turn: Turn::Urgent, why, stream: None });
             }
-        } else {
-            self.unask(id, pages.start);
+        }
+        if short {
+            // What others still have out beyond what may be out now will be lost as well, which is no news.
+            let out = self.unread.saturating_sub(self.dead);
+            self.lost_weighed = self.lost + out.saturating_sub(self.room());
         }
     }
 
@@ -117,11 +140,12 @@ impl Wave {
             f.forward.range(..=page.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
-                s.frontier = page.0.max(s.next);
+                let to = core::mem::replace(&mut s.frontier, page.0.max(s.next));
                 if !core::mem::replace(&mut s.robbed, true) && is_short(s) {
                     let came = s.progress();
                     self.witness(id, came, false);
                 }
+                self.give_up(sid, to);
             }
         }
     }
@@ -190,6 +214,7 @@ fn is_short(s: &Stream) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream::tests::fetched_ahead;
     use super::super::{Config, Input, Wave};
     use crate::table::PageBit;
     use crate::units::{Bytes, Extent, FileId, Nanos};
@@ -218,5 +243,17 @@ mod tests {
         assert_eq!(after(1000, &[400, 200, 100]), 3136);
         assert_eq!(after(3000, &[400, 808 + 288]), 3584);
         assert_eq!(after(3000, &[400, 808 + 289]), 3136);
+    }
+
+    /// The last line of it.
+    #[test]
+    fn what_there_is_no_room_for_is_given_up() {
+        let (mut wave, _) = fetched_ahead(Extent::new(1000, 3000), 3999);
+        wave.memory_believed = 4096;
+        wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });
+        wave.check();
+        assert_eq!(wave.memory_believed, 3584);
+        assert_eq!(wave.take_given_up(), Some((FileId(0), Extent::new(2792, 1208))));
+        assert_eq!((wave.take_given_up(), wave.unread), (None, 1392));
     }
 }

@@ -70,6 +70,7 @@ use density::Density;
 use device::Sent;
 use ends::Left;
 use lengths::Lengths;
+use losses::GIVEN_UP_MAX;
 use needed::Needed;
 use queue::{Queue, Turn, Wanted};
 use stream::{Course, StreamId, Streams};
@@ -248,6 +249,8 @@ pub struct Wave {
     /// At most `changed_max`: twice the leaves of all that was touched since they were taken.
     changed: Vec<(FileId, u64)>,
     changed_max: usize,
+    /// At most [`GIVEN_UP_MAX`]: who does not ask does not miss them.
+    given_up: VecDeque<(FileId, Extent)>,
     trace: VecDeque<Explained>,
 }
 
@@ -289,6 +292,7 @@ impl Wave {
             counters: Counters::default(),
             changed: Vec::new(),
             changed_max: CHANGED_MIN,
+            given_up: VecDeque::new(),
             trace: VecDeque::new(),
         }
     }
@@ -340,6 +344,13 @@ impl Wave {
     pub fn take_changed(&mut self) -> Vec<(FileId, u64)> {
         self.changed_max = CHANGED_MIN;
         core::mem::take(&mut self.changed)
+    }
+
+    /// Pages that were fetched ahead and turned out to be more than memory has room for (R12), the oldest such run first; `None` when
+    /// there are no more. They count as absent already. A driver that lets them go at once keeps what readers come to next: else the
+    /// frames for what was lost are taken from that. It may as well leave them where they are. Ask after each input.
+    pub fn take_given_up(&mut self) -> Option<(FileId, Extent)> {
+        self.given_up.pop_front()
     }
 
     /// One bit for each of the 64 pages of a leaf: (needs no event, has arrived). A page needs an event where it is
@@ -414,6 +425,7 @@ impl Wave {
             "{idle} in line of {} that were alive at once",
             self.streams.places()
         );
+        assert!(self.given_up.len() <= GIVEN_UP_MAX);
         assert!(self.changed.len() < self.changed_max, "nobody need take what changed");
         let ends: usize = self.queues.values().map(|queue| queue.ends.len()).sum();
         assert!(ends <= self.flights.len(), "a request in flight has one end");

@@ -149,7 +149,7 @@ impl Wave {
 
     /// So many of a stream's share of memory. On a head windows last their readers for several epochs, and in each as many streams
     /// come as in the last: they are counted three times.
-    fn share_asked_for(&self, f: &File) -> u64 {
+    pub(super) fn share_asked_for(&self, f: &File) -> u64 {
         let (active, new) = (self.active(), self.newcomers());
         let streams = if self.trip(f) > 0 { active + 3 * new } else { active + new };
         self.asked_for(f, self.share_of(streams))

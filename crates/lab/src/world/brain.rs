@@ -118,6 +118,10 @@ impl WaveBrain {
         all
     }
 
+    pub(super) fn given_up(&mut self) -> Option<(FileId, Extent)> {
+        self.wave.take_given_up()
+    }
+
     pub(super) fn decisions(&mut self) -> impl Iterator<Item = bowwave_core::Explained> {
         self.wave.take_trace()
     }

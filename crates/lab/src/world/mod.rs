@@ -571,6 +571,7 @@ impl<'a> World<'a> {
     /// Sends what `wave` wants.
     fn serve_wave(&mut self) {
         loop {
+            self.let_go();
             let Some(wave) = self.wave.as_mut().filter(|_| !self.waking) else { return };
             let wanted = wave.wanted(self.now);
             if wanted.is_empty() {
@@ -605,6 +606,16 @@ impl<'a> World<'a> {
                 }
                 self.after_submission();
             }
+        }
+    }
+
+    /// What `wave` gives up makes room.
+    fn let_go(&mut self) {
+        let Some(wave) = self.wave.as_mut().filter(|_| !self.waking) else { return };
+        let given_up: Vec<_> = std::iter::from_fn(|| wave.given_up()).collect();
+        if !given_up.is_empty() {
+            given_up.into_iter().for_each(|(file, pages)| self.cache.let_go(file, pages));
+            self.after_submission();
         }
     }
 

@@ -64,6 +64,7 @@ impl State {
 
     /// Sends what the brain wants sent. Between calls of up to 70 us, hears whoever has come in the meantime.
     pub(super) fn act(&mut self) {
+        self.release_given_up();
         loop {
             let now = self.now();
             let Some(Action::Fetch { id, file, pages, .. }) = self.wave.poll(now) else { break };
@@ -80,6 +81,16 @@ impl State {
             self.arrive();
         }
         self.explain();
+    }
+
+    /// Pages that were fetched ahead in vain, since memory has no room for them, leave the cache before others are fetched.
+    fn release_given_up(&mut self) {
+        while let Some((file, pages)) = self.wave.take_given_up() {
+            let held = self.files.get(&(file.0 as u32));
+            if let Some(descriptor) = held.and_then(|held| held.descriptor.as_ref()) {
+                descriptor.let_go(pages);
+            }
+        }
     }
 
     /// Performs a fetch. What is known of it at once is returned; otherwise it is out.
