@@ -66,20 +66,24 @@ impl Wave {
     }
 
     /// What a stream had ahead of it, up to `to`, beyond what it has and may have now, is given up: what was lost of the rest comes
-    /// back into those frames. Else it would take the frames of what came before it, which is what the reader comes to next.
+    /// back into those frames. Else it would take the frames of what came before it, which is what the reader comes to next. Not so
+    /// where another stream stands there: what lies before that is for both.
     fn give_up(&mut self, sid: StreamId, to: u64) {
         let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Forward) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
         let keep = s.frontier.max(s.next + self.share_asked_for(f));
-        if keep >= to {
+        if keep >= to || f.forward.range(s.next + 1..to).next().is_some() {
             return;
         }
-        let (id, pages) = (s.file, Extent::between(PageIndex(keep), PageIndex(to)));
-        self.forget(id, pages, true);
-        if self.given_up.len() == GIVEN_UP_MAX {
-            self.given_up.pop_front();
+        let (id, beyond) = (s.file, Extent::between(PageIndex(keep), PageIndex(to)));
+        let unread: Vec<Extent> = f.table.runs(PageBit::Ahead, beyond).collect();
+        for pages in unread {
+            self.forget(id, pages, true);
+            if self.given_up.len() == GIVEN_UP_MAX {
+                self.given_up.pop_front();
+            }
+            self.given_up.push_back((id, pages));
         }
-        self.given_up.push_back((id, pages));
     }
 
     /// What was out did not fit: an eighth less of the memory is believed in, though no less than half of what is out.
@@ -214,6 +218,7 @@ fn is_short(s: &Stream) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream::Stream;
     use super::super::stream::tests::fetched_ahead;
     use super::super::{Config, Input, Wave};
     use crate::table::PageBit;
@@ -255,5 +260,24 @@ mod tests {
         assert_eq!(wave.memory_believed, 3584);
         assert_eq!(wave.take_given_up(), Some((FileId(0), Extent::new(2792, 1208))));
         assert_eq!((wave.take_given_up(), wave.unread), (None, 1392));
+    }
+
+    /// Nor is anything of it where another reader stands in the way, or what somebody has read.
+    #[test]
+    fn what_others_use_is_not_given_up() {
+        let given_up = |other: bool| {
+            let (mut wave, _) = fetched_ahead(Extent::new(1000, 3000), 3999);
+            wave.memory_believed = 4096;
+            wave.handle(Nanos(0), Input::Used { file: FileId(0), pages: Extent::new(3000, 100) });
+            if other {
+                let sid = wave.streams.add(Stream::seed(FileId(0), 2000, 1, Nanos(0)));
+                wave.files.get_mut(&FileId(0)).unwrap().forward.insert(2001, sid);
+            }
+            wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });
+            let all: alloc::vec::Vec<_> = core::iter::from_fn(|| wave.take_given_up()).collect();
+            all.into_iter().map(|(_, pages)| pages).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(given_up(false), [Extent::new(2792, 208), Extent::new(3100, 900)]);
+        assert_eq!(given_up(true), []);
     }
 }
