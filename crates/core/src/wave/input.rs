@@ -216,7 +216,8 @@ pub struct Counters {
     pub pages_late: u64,
     /// Windows decided.
     pub windows: u64,
-    /// Windows that lost a page before its read (R12).
+    /// Windows that lost pages before their read, found so by their reader or told by the driver; a few that were fetched again at once
+    /// apart (R12).
     pub windows_thrashed: u64,
     /// Streams of two reads or more that were found.
     pub streams: u64,

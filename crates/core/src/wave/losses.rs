@@ -145,8 +145,11 @@ impl Wave {
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 let to = core::mem::replace(&mut s.frontier, page.0.max(s.next));
-                if !core::mem::replace(&mut s.robbed, true) && is_short(s) {
-                    let came = s.progress();
+                let again = core::mem::replace(&mut s.robbed, true);
+                let (short, came) = (is_short(s), s.progress());
+                // Where what is out is lost bit by bit, its window has lost pages once.
+                self.counters.windows_thrashed += u64::from(!again);
+                if short && !again {
                     self.witness(id, came, false);
                 }
                 self.give_up(sid, to);
@@ -260,6 +263,9 @@ mod tests {
         assert_eq!(wave.memory_believed, 3584);
         assert_eq!(wave.take_given_up(), Some((FileId(0), Extent::new(2792, 1208))));
         assert_eq!((wave.take_given_up(), wave.unread), (None, 1392));
+        assert_eq!(wave.counters.windows_thrashed, 1);
+        wave.handle(Nanos(2), Input::Dropped { file: FileId(0), pages: Extent::new(1400, 400) });
+        assert_eq!(wave.counters.windows_thrashed, 1, "the same window, before its reader has come");
     }
 
     /// Nor is anything of it where another reader stands in the way, or what somebody has read.
