@@ -203,7 +203,8 @@ int bowwave_poll(struct bowwave *brain, uint64_t now_ns, struct bowwave_fetch *f
 
 // Pages that were fetched ahead and turned out to be more than memory has room for: 1 and `gone` is filled, or 0 where there are no
 // more. To the brain they are absent already. A cache that lets them go at once keeps what its readers come to next; it may as well
-// leave them. Call until 0 after `bowwave_dropped` and `bowwave_waited`, or never: 64 runs are kept at most.
+// leave them. Call until 0 after `bowwave_dropped` and `bowwave_waited`, or never: 64 runs are kept at most. Nothing is given up
+// with `read_goes_first`.
 int bowwave_given_up(struct bowwave *brain,
                      struct bowwave_gone *gone);
 

@@ -474,7 +474,8 @@ pub unsafe extern "C" fn bowwave_poll(brain: *mut bowwave, now_ns: u64, fetch: *
 
 /// Pages that were fetched ahead and turned out to be more than memory has room for: 1 and `gone` is filled, or 0 where there are no
 /// more. To the brain they are absent already. A cache that lets them go at once keeps what its readers come to next; it may as well
-/// leave them. Call until 0 after `bowwave_dropped` and `bowwave_waited`, or never: 64 runs are kept at most.
+/// leave them. Call until 0 after `bowwave_dropped` and `bowwave_waited`, or never: 64 runs are kept at most. Nothing is given up
+/// with `read_goes_first`.
 ///
 /// # Safety
 /// As for `bowwave_open`; `gone` is null or room for one.
@@ -643,10 +644,10 @@ mod tests {
         }
     }
 
-    /// Memory of 400 pages, of which 350 are out: 150 are lost, and the farthest of the others are given up.
+    /// Memory of 700 pages, of which 350 are out: 150 are lost, and the farthest of the others are given up.
     #[test]
     fn what_there_is_no_room_for_can_be_let_go() {
-        let config = bowwave_config { memory: 400 << 12, read_goes_first: true, ..bowwave_config_default() };
+        let config = bowwave_config { memory: 700 << 12, ..bowwave_config_default() };
         let eight = |read: u64| bowwave_extent { start: read * 8, count: 8 };
         let mut fetch =
             bowwave_fetch { id: 0, file: 0, pages: ALL, why: std::ptr::null(), why_len: 0, demand: false };

@@ -67,12 +67,13 @@ impl Wave {
 
     /// What a stream had ahead of it, up to `to`, beyond what it has and may have now, is given up: what was lost of the rest comes
     /// back into those frames. Else it would take the frames of what came before it, which is what the reader comes to next. Not so
-    /// where another stream stands there: what lies before that is for both.
+    /// where another stream stands there: what lies before that is for both; nor where what was read goes first, for there what readers
+    /// come to next stays anyway.
     fn give_up(&mut self, sid: StreamId, to: u64) {
         let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Forward) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
         let keep = s.frontier.max(s.next + self.share_asked_for(f));
-        if keep >= to || f.forward.range(s.next + 1..to).next().is_some() {
+        if keep >= to || self.config.read_goes_first || f.forward.range(s.next + 1..to).next().is_some() {
             return;
         }
         let (id, beyond) = (s.file, Extent::between(PageIndex(keep), PageIndex(to)));
@@ -120,14 +121,16 @@ impl Wave {
             self.believe_less();
         }
         self.forget(id, pages, true);
-        if !few || count == 0 {
-            self.unask(id, pages.start);
-        } else if !head {
+        if few && head {
+            // As far to travel for them as for their reader, should he come.
+        } else if few && count > 0 {
             let why = Why("R12 lost, asked again");
             for run in lost {
                 self.explain(now, id, run, plan::whole(run), Pattern::Thrash, why);
                 self.want(Wanted { file: id, pages: run, turn: Turn::Urgent, why, stream: None });
             }
+        } else {
+            self.unask(id, pages.start);
         }
         if short {
             // What others still have out beyond what may be out now will be lost as well, which is no news.
