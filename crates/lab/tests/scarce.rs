@@ -12,6 +12,17 @@ use std::collections::VecDeque;
 
 const FILE_PAGES: u64 = 1 << 16;
 
+/// `wave` in a memory of so many frames. `ours`: what was read goes first, as in a cache of our own.
+fn wave(frames: u64, ours: bool) -> Brain {
+    Brain::Wave(Config {
+        memory: PageCount(frames).bytes(),
+        read_goes_first: ours,
+        request_max: PageCount(256),
+        reader_max: PageCount(256),
+        ..Config::default()
+    })
+}
+
 /// Nanoseconds and pages fetched.
 fn shuffled(brain: Brain, frames: u64, block: u64) -> (u64, u64) {
     let made = WorldConfig::new(MachineModel::Plain(DeviceModel::HDD), frames, brain, &[FILE_PAGES]);
@@ -39,14 +50,8 @@ fn shuffled(brain: Brain, frames: u64, block: u64) -> (u64, u64) {
 #[test]
 fn a_shuffled_file_larger_than_memory() {
     for (frames, block) in [(3_000, 8), (30_000, 8), (30_000, 32)] {
-        let config = Config {
-            memory: PageCount(frames).bytes(),
-            request_max: PageCount(256),
-            reader_max: PageCount(256),
-            ..Config::default()
-        };
         let demand = shuffled(Brain::era("ondemand-2.6.23", 256), frames, block);
-        let wave = shuffled(Brain::Wave(config), frames, block);
+        let wave = shuffled(wave(frames, false), frames, block);
         println!("{frames} frames, blocks of {block}: on demand {demand:?}, wave {wave:?}");
         assert!(wave.0 <= demand.0 + demand.0 / 10, "{frames} {block}: {} ns for {}", wave.0, demand.0);
         assert!(wave.1 <= 2 * demand.1, "{frames} {block}: {} pages for {}", wave.1, demand.1);
@@ -77,14 +82,8 @@ fn queries(brain: Brain, frames: u64) -> u64 {
 #[test]
 fn clients_at_random_places_of_what_does_not_fit() {
     for frames in [5_000, 10_000] {
-        let config = Config {
-            memory: PageCount(frames).bytes(),
-            request_max: PageCount(256),
-            reader_max: PageCount(256),
-            ..Config::default()
-        };
         let demand = queries(Brain::era("ondemand-2.6.23", 32), frames);
-        let wave = queries(Brain::Wave(config), frames);
+        let wave = queries(wave(frames, false), frames);
         println!("{frames} frames: on demand {demand} queries, wave {wave}");
         assert!(wave >= demand - demand / 8, "{frames}: {wave} queries for {demand}");
     }
@@ -93,16 +92,8 @@ fn clients_at_random_places_of_what_does_not_fit() {
 /// Share of their pace that so many readers get of a disk, a page at a time, in the last half minute of so many. `ours`: what was read
 /// goes first, as in a cache of our own.
 fn kept_pace(readers: u32, bytes_per_s: u64, frames: u64, seconds: u64, ours: bool) -> f64 {
-    let config = Config {
-        memory: PageCount(frames).bytes(),
-        read_goes_first: ours,
-        request_max: PageCount(256),
-        reader_max: PageCount(256),
-        ..Config::default()
-    };
     let machine = MachineModel::Plain(DeviceModel::HDD);
-    let mut made =
-        WorldConfig::new(machine, frames, Brain::Wave(config), &vec![FILE_PAGES; readers as usize]);
+    let mut made = WorldConfig::new(machine, frames, wave(frames, ours), &vec![FILE_PAGES; readers as usize]);
     made.bucket = Nanos::from_ms(1_000);
     made.stop_at = Some(Nanos::from_ms(1_000 * seconds));
     let mut world = World::new(made);
@@ -153,15 +144,8 @@ fn many_slow_readers_of_a_disk() {
 #[test]
 fn the_way_down_in_memory_of_our_own() {
     let [up, down] = [false, true].map(|down| {
-        let config = Config {
-            memory: PageCount(2_048).bytes(),
-            read_goes_first: true,
-            request_max: PageCount(256),
-            reader_max: PageCount(256),
-            ..Config::default()
-        };
         let machine = MachineModel::Plain(DeviceModel::S3);
-        let mut world = World::new(WorldConfig::new(machine, 2_048, Brain::Wave(config), &[FILE_PAGES]));
+        let mut world = World::new(WorldConfig::new(machine, 2_048, wave(2_048, true), &[FILE_PAGES]));
         let mut read = 0;
         world.add(
             Nanos(0),
@@ -178,10 +162,8 @@ fn the_way_down_in_memory_of_our_own() {
         );
         let outcome = world.run();
         world.check();
-        println!(
-            "down {down}: {} for {FILE_PAGES} pages, {} lost",
-            outcome.elapsed, outcome.pages_lost_unread
-        );
+        let (took_ms, lost) = (outcome.elapsed.0 / 1_000_000, outcome.pages_lost_unread);
+        println!("down {down}: {took_ms} ms for {FILE_PAGES} pages, {lost} lost");
         outcome
     });
     assert!(down.pages_lost_unread <= FILE_PAGES / 1_000, "{} lost", down.pages_lost_unread);

@@ -391,33 +391,23 @@ impl Cache {
 
     /// Drops the pages of `extent` that are neither in flight nor dirty, without a ghost: nobody wants them back.
     pub fn forget(&mut self, file: FileId, extent: Extent) -> PageCount {
-        let Some(f) = self.files.get(&file) else { return PageCount(0) };
-        let runs: Vec<Extent> = f.table.runs(PageBit::Present, extent).collect();
-        let mut gone = 0;
-        for run in runs {
-            for page in run.start.0..run.end().0 {
-                let Some(id) = self.frame(file, PageIndex(page)) else { continue };
-                let frame = self.frames.get(id);
-                if !frame.has(Flag::InFlight) && !frame.has(Flag::Dirty) {
-                    self.release(id);
-                    gone += 1;
-                }
-            }
-        }
-        PageCount(gone)
+        let there = self.idle(file, extent);
+        there.iter().for_each(|&id| self.release(id));
+        PageCount(there.len() as u64)
     }
 
     /// Evicts the pages of `extent` that are neither in flight nor dirty before their turn: their reader can wait longer than others.
     pub fn let_go(&mut self, file: FileId, extent: Extent) {
-        let Some(f) = self.files.get(&file) else { return };
-        let there: Vec<FrameId> = f.places.of(extent).collect();
-        for id in there {
-            let frame = self.frames.get(id);
-            if !frame.has(Flag::InFlight) && !frame.has(Flag::Dirty) {
-                self.evict(id);
-            }
-        }
+        let there = self.idle(file, extent);
+        there.into_iter().for_each(|id| self.evict(id));
         self.settle();
+    }
+
+    /// The frames of those pages of `extent` that can go at once: neither in flight nor dirty.
+    fn idle(&self, file: FileId, extent: Extent) -> Vec<FrameId> {
+        let busy = |id| [Flag::InFlight, Flag::Dirty].iter().any(|&flag| self.frames.get(id).has(flag));
+        let there = self.files.get(&file).into_iter().flat_map(|f| f.places.of(extent));
+        there.filter(|&id| !busy(id)).collect()
     }
 
     /// Forgets a file. Its pages in flight must have arrived or failed.
