@@ -211,7 +211,7 @@ int bowwave_given_up(struct bowwave *brain,
 // Whether a page is present or under way as far as the brain was told: 1 or 0.
 int bowwave_resident(struct bowwave *brain, uint64_t file, uint64_t page);
 
-// Whether a page was fetched ahead of a reader on his way up who still comes to it: 1 or 0. A cache that asks before it lets a
+// Whether a page was fetched ahead of a reader on his way up, or down, who still comes to it: 1 or 0. A cache that asks before it lets a
 // page go, and keeps what is awaited as if it had come anew, may say `read_goes_first`. Ask with a bound, as 2048 at one go:
 // where all is awaited something must go none the less.
 int bowwave_awaits(struct bowwave *brain,

@@ -169,6 +169,35 @@ unsafe fn tell(brain: *mut bowwave, now_ns: u64, input: impl FnOnce(&bowwave) ->
     unsafe { guarded(brain, act) }
 }
 
+/// Fills `room` with what `act` finds in the brain: `found`, or 0 where it finds nothing.
+///
+/// # Safety
+/// As for [`guarded`]; `room` is null or room for one.
+unsafe fn fill<T>(
+    brain: *mut bowwave,
+    room: *mut T,
+    found: c_int,
+    act: impl FnOnce(&mut bowwave) -> Option<T>,
+) -> c_int {
+    if room.is_null() {
+        return BOWWAVE_NULL;
+    }
+    let act = |brain: &mut bowwave| {
+        let Some(answer) = act(brain) else { return 0 };
+        // SAFETY: not null, and room for one, as the caller promises.
+        unsafe { room.write(answer) };
+        found
+    };
+    // SAFETY: as the caller promises.
+    unsafe { guarded(brain, act) }
+}
+
+impl From<Extent> for bowwave_extent {
+    fn from(pages: Extent) -> Self {
+        Self { start: pages.start.0, count: pages.count.0 }
+    }
+}
+
 impl bowwave {
     /// The pages of an extent that the file has; none where the file is not open.
     fn cut(&self, file: u64, pages: bowwave_extent) -> Extent {
@@ -454,22 +483,14 @@ pub unsafe extern "C" fn bowwave_memory(brain: *mut bowwave, now_ns: u64, bytes:
 /// As for `bowwave_open`; `fetch` is null or room for one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bowwave_poll(brain: *mut bowwave, now_ns: u64, fetch: *mut bowwave_fetch) -> c_int {
-    if fetch.is_null() {
-        return BOWWAVE_NULL;
-    }
     let act = |brain: &mut bowwave| {
-        let Some(Action::Fetch { id, file, pages, demand, why }) = brain.wave.poll(moment(now_ns)) else {
-            return 0;
-        };
+        let Action::Fetch { id, file, pages, demand, why } = brain.wave.poll(moment(now_ns))?;
         brain.wave.take_changed();
-        let pages = bowwave_extent { start: pages.start.0, count: pages.count.0 };
         let (why, why_len) = (why.0.as_ptr().cast(), why.0.len());
-        // SAFETY: not null, and room for one, as the caller promises.
-        unsafe { fetch.write(bowwave_fetch { id: id.0, file: file.0, pages, why, why_len, demand }) };
-        1
+        Some(bowwave_fetch { id: id.0, file: file.0, pages: pages.into(), why, why_len, demand })
     };
     // SAFETY: as the caller promises.
-    unsafe { guarded(brain, act) }
+    unsafe { fill(brain, fetch, 1, act) }
 }
 
 /// Pages that were fetched ahead and turned out to be more than memory has room for: 1 and `gone` is filled, or 0 where there are no
@@ -481,18 +502,12 @@ pub unsafe extern "C" fn bowwave_poll(brain: *mut bowwave, now_ns: u64, fetch: *
 /// As for `bowwave_open`; `gone` is null or room for one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bowwave_given_up(brain: *mut bowwave, gone: *mut bowwave_gone) -> c_int {
-    if gone.is_null() {
-        return BOWWAVE_NULL;
-    }
     let act = |brain: &mut bowwave| {
-        let Some((file, pages)) = brain.wave.take_given_up() else { return 0 };
-        let pages = bowwave_extent { start: pages.start.0, count: pages.count.0 };
-        // SAFETY: not null, and room for one, as the caller promises.
-        unsafe { gone.write(bowwave_gone { file: file.0, pages }) };
-        1
+        let (file, pages) = brain.wave.take_given_up()?;
+        Some(bowwave_gone { file: file.0, pages: pages.into() })
     };
     // SAFETY: as the caller promises.
-    unsafe { guarded(brain, act) }
+    unsafe { fill(brain, gone, 1, act) }
 }
 
 /// Whether a page is present or under way as far as the brain was told: 1 or 0.
@@ -510,7 +525,7 @@ pub unsafe extern "C" fn bowwave_resident(brain: *mut bowwave, file: u64, page: 
     unsafe { guarded(brain, act) }
 }
 
-/// Whether a page was fetched ahead of a reader on his way up who still comes to it: 1 or 0. A cache that asks before it lets a
+/// Whether a page was fetched ahead of a reader on his way up, or down, who still comes to it: 1 or 0. A cache that asks before it lets a
 /// page go, and keeps what is awaited as if it had come anew, may say `read_goes_first`. Ask with a bound, as 2048 at one go:
 /// where all is awaited something must go none the less.
 ///
@@ -528,16 +543,8 @@ pub unsafe extern "C" fn bowwave_awaits(brain: *mut bowwave, file: u64, page: u6
 /// As for `bowwave_open`; `quiet` is null or room for one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bowwave_leaf(brain: *mut bowwave, file: u64, leaf: u64, quiet: *mut u64) -> c_int {
-    if quiet.is_null() {
-        return BOWWAVE_NULL;
-    }
-    let act = |brain: &mut bowwave| {
-        // SAFETY: not null, and room for one, as the caller promises.
-        unsafe { quiet.write(brain.wave.leaf(FileId(file), leaf).0) };
-        BOWWAVE_OK
-    };
     // SAFETY: as the caller promises.
-    unsafe { guarded(brain, act) }
+    unsafe { fill(brain, quiet, BOWWAVE_OK, |brain| Some(brain.wave.leaf(FileId(file), leaf).0)) }
 }
 
 /// Reads the counters.
@@ -549,12 +556,9 @@ pub unsafe extern "C" fn bowwave_counters_read(
     brain: *mut bowwave,
     counters: *mut bowwave_counters,
 ) -> c_int {
-    if counters.is_null() {
-        return BOWWAVE_NULL;
-    }
     let act = |brain: &mut bowwave| {
         let c = brain.wave.counters();
-        let read = bowwave_counters {
+        Some(bowwave_counters {
             reads: c.reads,
             stalls: c.stalls,
             stalled_ns: c.stalled_ns,
@@ -566,141 +570,11 @@ pub unsafe extern "C" fn bowwave_counters_read(
             windows_thrashed: c.windows_thrashed,
             streams: c.streams,
             fetches_failed: c.fetches_failed,
-        };
-        // SAFETY: not null, and room for one, as the caller promises.
-        unsafe { counters.write(read) };
-        BOWWAVE_OK
+        })
     };
     // SAFETY: as the caller promises.
-    unsafe { guarded(brain, act) }
+    unsafe { fill(brain, counters, BOWWAVE_OK, act) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// All pages that there can be.
-    const ALL: bowwave_extent = bowwave_extent { start: 0, count: u64::MAX };
-
-    fn new() -> *mut bowwave {
-        // SAFETY: null means the default.
-        unsafe { bowwave_new(std::ptr::null()) }
-    }
-
-    #[test]
-    fn a_brain_that_panicked_stays_away() {
-        let brain = new();
-        // SAFETY: ours, whole, and freed once.
-        unsafe {
-            assert_eq!(bowwave_open(brain, 0, 1, 7, 1 << 20), BOWWAVE_OK);
-            assert_eq!(guarded(brain, |_| panic!("on purpose")), BOWWAVE_BROKEN);
-            assert_eq!(bowwave_read(brain, 1, 1, bowwave_extent { start: 0, count: 1 }, 1), BOWWAVE_BROKEN);
-            assert_eq!(bowwave_resident(brain, 1, 0), BOWWAVE_BROKEN);
-            bowwave_free(brain);
-        }
-    }
-
-    #[test]
-    fn nothing_is_asked_of_nothing() {
-        let null = std::ptr::null_mut();
-        let config = bowwave_config { request_max: 0, ..bowwave_config_default() };
-        // SAFETY: null is what is tested; the brain is ours and freed once.
-        unsafe {
-            assert!(bowwave_new(&raw const config).is_null());
-            assert_eq!(bowwave_open(null, 0, 1, 7, 1), BOWWAVE_NULL);
-            bowwave_free(null);
-            let brain = new();
-            assert_eq!(bowwave_poll(brain, 0, std::ptr::null_mut()), BOWWAVE_NULL);
-            assert_eq!(bowwave_leaf(brain, 1, 0, std::ptr::null_mut()), BOWWAVE_NULL);
-            assert_eq!(bowwave_counters_read(brain, std::ptr::null_mut()), BOWWAVE_NULL);
-            assert_eq!(bowwave_given_up(brain, std::ptr::null_mut()), BOWWAVE_NULL);
-            bowwave_free(brain);
-        }
-    }
-
-    /// A reader in order comes to what was fetched ahead of him, not to what he has read.
-    #[test]
-    fn who_still_comes_to_a_page_can_be_asked() {
-        let config = bowwave_config { read_goes_first: true, ..bowwave_config_default() };
-        let eight = |read: u64| bowwave_extent { start: read * 8, count: 8 };
-        let mut fetch =
-            bowwave_fetch { id: 0, file: 0, pages: ALL, why: std::ptr::null(), why_len: 0, demand: false };
-        // SAFETY: ours, whole, and freed once; null is what is tested.
-        unsafe {
-            let brain = bowwave_new(&raw const config);
-            assert_eq!(bowwave_open(brain, 0, 1, 7, 64 << 20), BOWWAVE_OK);
-            for read in 0..4 {
-                assert_eq!(bowwave_read(brain, read, 1, eight(read), 1), BOWWAVE_OK);
-                while bowwave_poll(brain, read, &raw mut fetch) == 1 {
-                    assert_eq!(bowwave_arrived(brain, read, fetch.id), BOWWAVE_OK);
-                }
-            }
-            let ahead = fetch.pages.start + fetch.pages.count - 1;
-            assert!(ahead >= 32, "nothing was fetched ahead");
-            assert_eq!(bowwave_awaits(brain, 1, ahead), 1);
-            assert_eq!(bowwave_awaits(brain, 1, 0), 0);
-            assert_eq!(bowwave_awaits(std::ptr::null_mut(), 1, ahead), BOWWAVE_NULL);
-            bowwave_free(brain);
-        }
-    }
-
-    /// Memory of 700 pages, of which 350 are out: 150 are lost, and the farthest of the others are given up.
-    #[test]
-    fn what_there_is_no_room_for_can_be_let_go() {
-        let config = bowwave_config { memory: 700 << 12, ..bowwave_config_default() };
-        let eight = |read: u64| bowwave_extent { start: read * 8, count: 8 };
-        let mut fetch =
-            bowwave_fetch { id: 0, file: 0, pages: ALL, why: std::ptr::null(), why_len: 0, demand: false };
-        let mut gone = bowwave_gone { file: 0, pages: ALL };
-        // SAFETY: ours, whole, and freed once.
-        unsafe {
-            let brain = bowwave_new(&raw const config);
-            assert_eq!(bowwave_open(brain, 0, 1, 7, 64 << 20), BOWWAVE_OK);
-            for read in 0..30 {
-                assert_eq!(bowwave_read(brain, read, 1, eight(read), 1), BOWWAVE_OK);
-                assert_eq!(bowwave_waited(brain, read, 1, eight(read), 1, 1_000_000), BOWWAVE_OK);
-                while bowwave_poll(brain, read, &raw mut fetch) == 1 {
-                    assert_eq!(bowwave_arrived(brain, read, fetch.id), BOWWAVE_OK);
-                }
-            }
-            assert_eq!(bowwave_given_up(brain, &raw mut gone), 0);
-            let lost = bowwave_extent { start: 240, count: 150 };
-            assert_eq!(bowwave_dropped(brain, 30, 1, lost), BOWWAVE_OK);
-            assert_eq!(bowwave_given_up(brain, &raw mut gone), 1);
-            assert!(gone.file == 1 && gone.pages.start >= 240 + 150 && gone.pages.count > 0, "{gone:?}");
-            assert_eq!(bowwave_resident(brain, 1, gone.pages.start), 0);
-            assert_eq!(bowwave_given_up(brain, &raw mut gone), 0);
-            bowwave_free(brain);
-        }
-    }
-
-    /// Whatever number C hands over, a call costs no more than the file has pages, and breaks nothing.
-    #[test]
-    fn numbers_that_make_no_sense_are_cut() {
-        let brain = new();
-        let past = bowwave_extent { start: u64::MAX, count: u64::MAX };
-        // SAFETY: ours, whole, and freed once.
-        unsafe {
-            for size in [u64::MAX, 1 << 20, 0, 3 << 20] {
-                assert_eq!(bowwave_open(brain, u64::MAX, 1, 7, size), BOWWAVE_OK);
-                assert_eq!(bowwave_read(brain, 0, 1, past, u32::MAX), BOWWAVE_OK);
-            }
-            for pages in [ALL, past] {
-                for advice in [-7, 0, 2, 3, 4, 99] {
-                    assert_eq!(bowwave_advised(brain, 3, 1, pages, advice), BOWWAVE_OK);
-                }
-                assert_eq!(bowwave_read(brain, 5, 1, pages, 1), BOWWAVE_OK);
-                assert_eq!(bowwave_waited(brain, 4, 1, pages, 1, u64::MAX), BOWWAVE_OK);
-                for tell in [bowwave_present, bowwave_used, bowwave_dropped] {
-                    assert_eq!(tell(brain, 6, 1, pages), BOWWAVE_OK);
-                    assert_eq!(tell(brain, 6, 2, pages), BOWWAVE_OK, "a file that nobody opened");
-                }
-            }
-            assert_eq!(bowwave_arrived(brain, 7, 12345), BOWWAVE_OK);
-            assert_eq!(bowwave_resident(brain, 1, u64::MAX), 0);
-            assert_eq!(bowwave_awaits(brain, 1, u64::MAX), 0);
-            assert_eq!(bowwave_close(brain, 8, 1), BOWWAVE_OK);
-            bowwave_free(brain);
-        }
-    }
-}
+mod tests;
