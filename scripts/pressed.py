@@ -1,6 +1,6 @@
 """A reader whose memory is taken away while he reads: how soon is that found out, and what does it cost?
 
-    ./x pressed                        all rows (about two minutes; root and /dev/fuse)
+    ./x pressed                        all rows (some four minutes, half of them without bowwave; root and /dev/fuse)
     ./x pressed --against OTHER        by turns with another build of bowwave
 
 `dd` reads 1 GiB from the s3 model in blocks of 64 KiB, in a memory group of 64 MiB. Half a second after it has begun another program of the
@@ -43,15 +43,15 @@ def play(options, folder, bowwave, taken):
     with Store(options.bowwave, folder / "data", folder, "s3") as store:
         other = subprocess.Popen([sys.executable, "-c", TAKES, str(taken)], preexec_fn=group.enter)
         read = ["dd", f"if={store.dir / 'file'}", "of=/dev/null", "bs=64k"]
-        begun = time.monotonic()
         steered = [bowwave, "run", "--quiet", "--"] if bowwave else []
-        subprocess.run([*steered, *read], preexec_fn=group.enter, stderr=subprocess.DEVNULL, check=True)
-        took = time.monotonic() - begun
-        fetched = store.stats()["bytes"] / FILE_BYTES
-        other.kill()
-        other.wait()
-    group.leave()
-    return took, fetched
+        try:
+            begun = time.monotonic()
+            subprocess.run([*steered, *read], preexec_fn=group.enter, stderr=subprocess.DEVNULL, check=True)
+            return time.monotonic() - begun, store.stats()["bytes"] / FILE_BYTES
+        finally:
+            other.kill()
+            other.wait()
+            group.leave()
 
 
 def main():
