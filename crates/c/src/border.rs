@@ -467,7 +467,8 @@ pub unsafe extern "C" fn bowwave_device(
     unsafe { tell(brain, now_ns, |_| Input::Device { device, request_max, reader_max }) }
 }
 
-/// Pages fetched ahead may occupy so many bytes from now on.
+/// Pages fetched ahead may occupy so many bytes from now on. What was learnt of memory is kept while it changes by no more than a
+/// sixteenth.
 ///
 /// # Safety
 /// As for `bowwave_open`.

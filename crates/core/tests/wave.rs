@@ -408,6 +408,7 @@ fn config(options: &[&str]) -> Config {
         request_max: pages("request", usual.request_max),
         reader_max: pages("reader", usual.reader_max),
         read_goes_first: option(options, "read-first") == Some("yes"),
+        told_within: usual.told_within,
     }
 }
 

@@ -58,11 +58,7 @@ impl Brain {
             self.free.revive(self.free.retired() - retired);
         }
         self.tell_evicted(now);
-        // The brain believes anew in all of it: only where it is another memory, or what it learnt of it (R12) would be lost.
-        if frames.abs_diff(self.frames_told) * 16 > self.frames_told {
-            self.frames_told = frames;
-            self.wave.handle(now, Input::Memory { bytes: PageCount(frames).bytes() });
-        }
+        self.wave.handle(now, Input::Memory { bytes: PageCount(frames).bytes() });
     }
 
     /// Bytes that everything beside the frames takes.

@@ -23,7 +23,7 @@ mod quiet;
 use crate::engine::FileShared;
 use crate::flight::Flight;
 use crate::memory::{FreeFrames, Memory};
-use crate::notes::Notes;
+use crate::notes::{Notes, TOLD_EVERY};
 use crate::stats::PatternStats;
 use announced::Announced;
 use bowwave_core::{
@@ -45,9 +45,12 @@ const ROUNDS_MAX: usize = 64;
 pub(crate) const READER_MAX: u64 = 32;
 /// Pages of the largest request: 1 MiB.
 const REQUEST_MAX: PageCount = PageCount(256);
-/// Pages that stay in one search for frames because their reader still comes; then they go as well, or a search among nothing else
-/// would not end.
+/// Pages that stay in one search for a frame because their reader still comes; then they go as well, or a search among nothing else
+/// would not end. Where seven eighths of memory are shared out, seven of them stand before each that was read.
 const AWAITED_MAX: usize = 2048;
+
+/// A stream whose reader finds everything there is heard of so often, while anybody comes to the brain.
+const TOLD_WITHIN: Nanos = Nanos(TOLD_EVERY.0 + 2 * quiet::HEARD_EVERY.0);
 
 pub(crate) struct Brain {
     memory: Arc<Memory>,
@@ -72,14 +75,14 @@ pub(crate) struct Brain {
     heard: Nanos,
     /// Room for the leaves that are looked at: numbers, and bits of pages read. At most 2,048 and those of one read.
     read_quietly: Vec<(u64, u64)>,
+    /// What the reader who is here comes for, while the brain sends for what comes next.
+    being_read: Option<(FileId, Extent)>,
     /// Pages that got a frame since the ceiling was looked at.
     grown: u64,
     in_flight: u64,
     bytes_fetched: u64,
     requests: u64,
     frames_max: u64,
-    /// Frames that the brain was told of.
-    frames_told: u64,
     in_use_max: u64,
 }
 
@@ -94,6 +97,7 @@ impl Brain {
         let config = Config {
             memory: all.bytes(),
             read_goes_first: true,
+            told_within: TOLD_WITHIN,
             request_max: REQUEST_MAX,
             reader_max: PageCount(READER_MAX),
             ..Config::default()
@@ -127,12 +131,12 @@ impl Brain {
             kept: Nanos(0),
             heard: Nanos(0),
             read_quietly: Vec::new(),
+            being_read: None,
             grown: 0,
             in_flight: 0,
             bytes_fetched: 0,
             requests: 0,
             frames_max: all.0,
-            frames_told: all.0,
             in_use_max: 0,
         }
     }
@@ -229,7 +233,10 @@ impl Brain {
             self.wave.handle(now, Input::Used { file: id(file.number), pages });
         }
         self.announced.over(file.number, pages);
+        // For the core they are read now. Their reader copies them next.
+        self.being_read = Some((id(file.number), pages));
         self.pump(now);
+        self.being_read = None;
         Begun { told, missing }
     }
 
@@ -422,12 +429,12 @@ impl Brain {
     /// Does to the pages what may take frames from some of them, and asks of each whether it may go. Those that were read quietly
     /// are told of before it is told that they went.
     fn asking<T>(&mut self, now: Nanos, act: impl FnOnce(&mut Pages, Holds<'_>) -> T) -> T {
-        let Self { pages, free, memory, wave, .. } = self;
-        let mut asked = Asked { memory, free, wave, quietly: Vec::new(), awaited: 0 };
+        let Self { pages, free, memory, wave, being_read, .. } = self;
+        let mut asked =
+            Asked { memory, free, wave, being_read: *being_read, quietly: Vec::new(), awaited: 0 };
         let done = act(pages, &mut |file, page, known| asked.hold(file, page, known));
-        for (file, page) in asked.quietly {
-            wave.handle(now, Input::Used { file, pages: Extent { start: page, count: PageCount(1) } });
-        }
+        let quietly = asked.quietly;
+        self.tell_going(now, quietly);
         done
     }
 }
@@ -437,9 +444,11 @@ struct Asked<'a> {
     memory: &'a Memory,
     free: &'a mut FreeFrames,
     wave: &'a Wave,
+    /// What the reader who is here comes for.
+    being_read: Option<(FileId, Extent)>,
     /// Those that were read without a word.
     quietly: Vec<(FileId, PageIndex)>,
-    /// Pages that stayed because their reader still comes.
+    /// Pages that stayed because their reader still comes, since one went for which nobody does.
     awaited: usize,
 }
 
@@ -453,13 +462,18 @@ impl Asked<'_> {
             self.quietly.push((file, page));
             return Hold::Read;
         }
-        if !known && !was_read && self.awaited < AWAITED_MAX && self.wave.awaits(file, page) {
+        let being_read = self.being_read.is_some_and(|(read, pages)| read == file && pages.contains(page));
+        let awaited = !known && !was_read && (being_read || self.wave.awaits(file, page));
+        if awaited && self.awaited < AWAITED_MAX {
             self.awaited += 1;
             return Hold::Stay;
         }
         let Some((run, used)) = self.memory.unpublish(number, page.0) else { return Hold::Stay };
         if used {
             self.quietly.push((file, page));
+        }
+        if !awaited {
+            self.awaited = 0;
         }
         self.free.give(run);
         Hold::Go

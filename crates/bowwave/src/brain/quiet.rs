@@ -18,14 +18,14 @@
 use super::{Brain, id};
 use crate::memory::{LEAF, mask};
 use crate::notes::Note;
-use bowwave_core::{Extent, Input, Nanos, PageIndex};
+use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex};
 use std::sync::Arc;
 
 /// Leaves on either side of a read of which is looked what was read quietly, and how many of which nothing was end it.
 const LEAVES_AROUND: u64 = 1024;
 const LEAVES_UNREAD: u32 = 16;
 /// Notes of quiet reads are looked at so often.
-const HEARD_EVERY: Nanos = Nanos::from_ms(500);
+pub(super) const HEARD_EVERY: Nanos = Nanos::from_ms(500);
 
 impl Brain {
     /// Tells of what was read around the latest notes.
@@ -58,6 +58,32 @@ impl Brain {
             read.push((leaf, self.memory.take_used(number, leaf, !mask(from, to))));
         }
         self.look(number, last + 1..=last + LEAVES_AROUND, &mut read);
+        self.tell_read(now, number, read);
+    }
+
+    /// Tells of pages that were read without a word and go now, and before them of those below them that their reader read on his
+    /// way there: else he would seem to stand there still, with what goes ahead of him.
+    pub(super) fn tell_going(&mut self, now: Nanos, mut going: Vec<(FileId, PageIndex)>) {
+        going.sort_unstable();
+        for going in going.chunk_by(|one, next| one.0 == next.0) {
+            let number = going[0].0.0 as u32;
+            let mut read = std::mem::take(&mut self.read_quietly);
+            for going in going.chunk_by(|one, next| one.1.0 / LEAF == next.1.0 / LEAF) {
+                let (leaf, last) = (going[0].1.0 / LEAF, going[going.len() - 1].1.0 % LEAF);
+                let (from, looked) = (read.last().map_or(0, |&(leaf, _)| leaf + 1), read.len());
+                let below = (from.max(leaf.saturating_sub(LEAVES_AROUND))..leaf).rev();
+                let below = below.map(|leaf| (leaf, self.memory.take_used(number, leaf, !0)));
+                read.extend(below.take_while(|&(_, used)| used != 0));
+                read[looked..].reverse();
+                let bits = going.iter().fold(0, |bits, &(_, page)| bits | 1 << (page.0 % LEAF));
+                read.push((leaf, bits | self.memory.take_used(number, leaf, mask(0, last))));
+            }
+            self.tell_read(now, number, read);
+        }
+    }
+
+    /// Tells of what was read in these leaves, and keeps the room they lie in.
+    fn tell_read(&mut self, now: Nanos, number: u32, mut read: Vec<(u64, u64)>) {
         runs(&read, |pages| {
             self.wave.handle(now, Input::Used { file: id(number), pages });
             self.announced.over(number, pages);

@@ -12,6 +12,9 @@ pub struct Config {
     /// The driver lets pages that were read go before those that a reader still comes to ([`super::Wave::awaits`]): seven eighths
     /// are shared out then. Default: no, as no kernel does.
     pub read_goes_first: bool,
+    /// What is read without a word is told at most so late ([`Input::Used`]). A reader with pages ahead of him is not taken to have
+    /// gone for silence as long as that. Default: 0, as it is told.
+    pub told_within: Nanos,
     /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
     pub waste_percent: u32,
     /// Whether that is absolute: then nothing is fetched ahead while more is out unread than 128 KiB and that
@@ -29,6 +32,7 @@ impl Default for Config {
         Self {
             memory: Bytes(1 << 30),
             read_goes_first: false,
+            told_within: Nanos(0),
             waste_percent: 15,
             waste_absolute: false,
             request_max: PageCount(32),
@@ -156,7 +160,7 @@ pub enum Input {
         /// What it said.
         advice: Advice,
     },
-    /// Memory that prefetched pages may occupy from now on.
+    /// Memory that prefetched pages may occupy from now on. What was learnt of it is kept while it changes by no more than a sixteenth.
     Memory {
         /// So much.
         bytes: Bytes,

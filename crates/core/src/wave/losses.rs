@@ -19,6 +19,7 @@
 //! 4096 pages believed in, 1000 out; 400 are seen to be gone      more than 64 + 4096/16: 3584 are believed in
 //! 200 more in the same epoch                                     fewer than 64 + 3584/16: no more is learnt from them
 //! 100 more                                                       3136
+//! told that there are 4000 now, then 4096            3136 still; then 3000, then 4096: 3000, 4096
 //! with 3000 out 400 are seen to be gone                          3584, of which 1792 may be out: that 808 more will go is no news
 //! 1097 more: those, and one more than 64 + 3584/16               3136
 //! all 3000 from page 1000 on are one stream's: it may have [1000, 2792)   [2792, 4000) are given up, and 1392 are left
@@ -30,7 +31,7 @@ use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave, plan};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use crate::view::View;
 use alloc::vec::Vec;
 
@@ -39,6 +40,8 @@ const DROPPED_FROM_MAX: usize = 4;
 /// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
 const LOST_FEW: u64 = 64;
 const LOST_SHARE: u64 = 16;
+/// Memory that changes by no more than this share is the same one: a cache's own tables grow and shrink.
+const SAME_MEMORY: u64 = 16;
 /// Runs of pages given up that are kept for a driver that asks for them.
 pub(super) const GIVEN_UP_MAX: usize = 64;
 /// Reads that a run is long at most, quiet ones counted, if it is a short one: nothing is fetched ahead of those where much is
@@ -91,6 +94,16 @@ impl Wave {
     fn believe_less(&mut self) {
         let less = self.memory_believed - self.memory_believed / 8;
         self.memory_believed = less.max(self.unread / 2).max(256);
+    }
+
+    /// R12: the memory is so large from now on. What was learnt of it holds while it stays about the same; another one is believed in,
+    /// all of it.
+    pub(super) fn memory_is(&mut self, bytes: Bytes) {
+        let before = core::mem::replace(&mut self.config.memory, bytes).0 / PAGE_SIZE;
+        let now = bytes.0 / PAGE_SIZE;
+        let another = before.abs_diff(now) > before / SAME_MEMORY;
+        let believed = if another || self.memory_believed == before { now } else { self.memory_believed };
+        self.memory_believed = believed.min(now);
     }
 
     /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
@@ -233,7 +246,7 @@ mod tests {
     /// The second worked example at the top.
     #[test]
     fn what_is_lost_unread_tells_on_the_memory() {
-        let after = |out: u64, losses: &[u64]| {
+        let brain_after = |out: u64, losses: &[u64]| {
             let id = FileId(0);
             let mut wave = Wave::new(Config { memory: Bytes(4096 * 4096), ..Config::default() });
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
@@ -247,11 +260,18 @@ mod tests {
                 wave.check();
                 from += pages;
             }
-            wave.memory_believed
+            wave
         };
+        let after = |out: u64, losses: &[u64]| brain_after(out, losses).memory_believed;
         assert_eq!(after(1000, &[400]), 3584);
         assert_eq!(after(1000, &[400, 200]), 3584);
         assert_eq!(after(1000, &[400, 200, 100]), 3136);
+        let mut wave = brain_after(1000, &[400, 200, 100]);
+        let mut told = |pages: u64| {
+            wave.handle(Nanos(2), Input::Memory { bytes: Bytes(pages * 4096) });
+            wave.memory_believed
+        };
+        assert_eq!([4000, 4096, 3000, 4096].map(&mut told), [3136, 3136, 3000, 4096]);
         assert_eq!(after(3000, &[400, 808 + 288]), 3584);
         assert_eq!(after(3000, &[400, 808 + 289]), 3136);
     }

@@ -326,10 +326,7 @@ impl Wave {
             }
             Input::Dropped { file, pages } => self.dropped(now, file, pages),
             Input::Advised { file, pages, advice } => self.advised(now, file, pages, advice),
-            Input::Memory { bytes } => {
-                self.config.memory = bytes;
-                self.memory_believed = bytes.0 / crate::units::PAGE_SIZE;
-            }
+            Input::Memory { bytes } => self.memory_is(bytes),
         }
     }
 

@@ -197,7 +197,8 @@ impl Wave {
     }
 
     /// Ends streams that nobody has touched for long: sixteen of their own intervals, eight of the device's latencies, and four
-    /// of the longest waits of late, for whoever waits cannot read on. Those that were overtaken go after two latencies.
+    /// of the longest waits of late, for whoever waits cannot read on; and those with pages ahead of them not before it is told what
+    /// they read without a word. Those that were overtaken go after two latencies.
     pub(super) fn sweep(&mut self, now: Nanos) {
         self.sweep_one(now, false);
         self.sweep_one(now, false);
@@ -221,7 +222,9 @@ impl Wave {
             .and_then(|f| self.queues.get(&f.device))
             .and_then(|q| q.device.latency())
             .map_or(50_000_000, |l| l.0);
+        let told_within = if s.frontier == s.next { 0 } else { self.config.told_within.0 };
         let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
+        let patience = patience.max(told_within);
         let patience = if seeds { patience * 64 } else { patience };
         let idle = now.since(touched).0;
         let overtaken = idle >= 2 * latency && self.overtaken(s);
@@ -238,7 +241,7 @@ impl Wave {
 mod tests {
     use super::super::device::Device;
     use super::super::device::tests::play;
-    use super::super::stream::Stream;
+    use super::super::stream::{Course, Stream};
     use super::super::{Config, Input, Wave};
     use crate::units::{Bytes, FileId, Nanos};
 
@@ -281,6 +284,29 @@ mod tests {
         wave.counters.pages_used += 12_288;
         assert_eq!(of(&wave, &small), 189);
     }
+    /// A driver that tells late of quiet reads: who finds everything there says nothing until then, and is there all the same.
+    #[test]
+    fn silence_says_nothing_before_it_is_told() {
+        let left_after_a_second = |told_within: Nanos, frontier: u64| {
+            let mut wave = Wave::new(Config { told_within, ..Config::default() });
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            let mut s = Stream::seed(FileId(0), 0, 1, Nanos(0));
+            (s.course, s.reads, s.frontier, s.interval_ns) = (Course::Forward, 3, frontier, 40_000_000);
+            let next = s.next;
+            let sid = wave.streams.add(s);
+            wave.files.get_mut(&FileId(0)).unwrap().forward.insert(next, sid);
+            wave.line_up(Nanos(0), sid, false);
+            wave.sweep(Nanos::from_ms(1000));
+            wave.streams.get(sid).is_some()
+        };
+        assert!(!left_after_a_second(Nanos(0), 100));
+        assert!(left_after_a_second(Nanos::from_ms(3000), 100));
+        assert!(
+            !left_after_a_second(Nanos::from_ms(3000), 1),
+            "who has nothing ahead of him is heard at once"
+        );
+    }
+
     /// Who waits cannot be heard of; he is there all the same, and has his share.
     #[test]
     fn who_waits_for_long_is_active() {
