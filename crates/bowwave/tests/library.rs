@@ -292,7 +292,8 @@ fn what_a_reader_still_comes_for_outlives_what_was_read() {
         }
     }
     let stats = cache.stats();
-    assert_eq!(stats.counters.windows_thrashed, 0, "{stats:?}");
+    // None where nobody else computes; the reader's thread may be stopped anywhere.
+    assert!(100 * stats.counters.windows_thrashed <= stats.counters.windows, "{stats:?}");
     assert!(stats.fetched_bytes <= 2000 * (260 << 10) * 102 / 100, "{stats:?}");
 }
 

@@ -51,6 +51,9 @@ struct bowwave_config {
   // Your cache lets pages that were read go before those that a reader still comes to (`bowwave_awaits`): seven eighths of
   // memory are shared out to readers then, not a half. Default false, as no kernel does.
   bool read_goes_first;
+  // What is read without a word you tell (`bowwave_used`) at most so late, in nanoseconds: a reader with pages ahead of him is not
+  // taken to have gone for silence as long as that. Default 0: as it is read.
+  uint64_t told_within_ns;
   // Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
   uint64_t request_max;
   // Pages that a reader's own read brings at once, however large it is. Default 32.
@@ -195,8 +198,11 @@ int bowwave_device(struct bowwave *brain,
                    uint64_t request_max,
                    uint64_t reader_max);
 
-// Pages fetched ahead may occupy so many bytes from now on.
-int bowwave_memory(struct bowwave *brain, uint64_t now_ns, uint64_t bytes);
+// Pages fetched ahead may occupy so many bytes from now on. What was learnt of memory is kept while it changes by no more than a
+// sixteenth.
+int bowwave_memory(struct bowwave *brain,
+                   uint64_t now_ns,
+                   uint64_t bytes);
 
 // What is to be fetched now: 1 and `fetch` is filled, or 0 where there is nothing. Call until 0 after each input.
 int bowwave_poll(struct bowwave *brain, uint64_t now_ns, struct bowwave_fetch *fetch);

@@ -39,6 +39,9 @@ pub struct bowwave_config {
     /// Your cache lets pages that were read go before those that a reader still comes to (`bowwave_awaits`): seven eighths of
     /// memory are shared out to readers then, not a half. Default false, as no kernel does.
     pub read_goes_first: bool,
+    /// What is read without a word you tell (`bowwave_used`) at most so late, in nanoseconds: a reader with pages ahead of him is not
+    /// taken to have gone for silence as long as that. Default 0: as it is read.
+    pub told_within_ns: u64,
     /// Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
     pub request_max: u64,
     /// Pages that a reader's own read brings at once, however large it is. Default 32.
@@ -213,6 +216,7 @@ pub extern "C" fn bowwave_config_default() -> bowwave_config {
     bowwave_config {
         memory: config.memory.0,
         read_goes_first: config.read_goes_first,
+        told_within_ns: config.told_within.0,
         request_max: config.request_max.0,
         reader_max: config.reader_max.0,
         waste_percent: config.waste_percent,
@@ -235,6 +239,7 @@ pub unsafe extern "C" fn bowwave_new(config: *const bowwave_config) -> *mut boww
         let wave = Wave::new(Config {
             memory: Bytes(config.memory),
             read_goes_first: config.read_goes_first,
+            told_within: Nanos(config.told_within_ns.min(TOOK_MAX)),
             waste_percent: config.waste_percent,
             waste_absolute: config.waste_absolute,
             request_max: PageCount(config.request_max),
