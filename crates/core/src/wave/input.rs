@@ -13,7 +13,7 @@ pub struct Config {
     /// are shared out then. Default: no, as no kernel does.
     pub read_goes_first: bool,
     /// What is read without a word is told at most so late ([`Input::Used`]). A reader with pages ahead of him is not taken to have
-    /// gone for silence as long as that. Default: 0, as it is told.
+    /// gone for silence as long as that, unless he was heard reading elsewhere. Default: 0, as it is told.
     pub told_within: Nanos,
     /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
     pub waste_percent: u32,

@@ -198,7 +198,7 @@ impl Wave {
 
     /// Ends streams that nobody has touched for long: sixteen of their own intervals, eight of the device's latencies, and four
     /// of the longest waits of late, for whoever waits cannot read on; and those with pages ahead of them not before it is told what
-    /// they read without a word. Those that were overtaken go after two latencies.
+    /// they read without a word, unless they were heard elsewhere. Those that were overtaken go after two latencies.
     pub(super) fn sweep(&mut self, now: Nanos) {
         self.sweep_one(now, false);
         self.sweep_one(now, false);
@@ -222,7 +222,10 @@ impl Wave {
             .and_then(|f| self.queues.get(&f.device))
             .and_then(|q| q.device.latency())
             .map_or(50_000_000, |l| l.0);
-        let told_within = if s.frontier == s.next { 0 } else { self.config.told_within.0 };
+        // Who was heard reading elsewhere since is known to have gone.
+        let elsewhere = s.by.and_then(|by| self.latest.get(&by)).is_some_and(|l| l.stream != Some(sid));
+        let heard = s.frontier == s.next || elsewhere;
+        let told_within = if heard { 0 } else { self.config.told_within.0 };
         let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
         let patience = patience.max(told_within);
         let patience = if seeds { patience * 64 } else { patience };
