@@ -41,9 +41,9 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    fn is_of_one_stream(&self, other: &Self) -> bool {
-        let of = |note: &Self| (note.file, note.actor, note.start / REGION);
-        of(self) == of(other)
+    /// What tells its stream from others: file, reader, region.
+    const fn stream(&self) -> (u32, u32, u64) {
+        (self.file, self.actor, self.start / REGION)
     }
 }
 
@@ -62,13 +62,14 @@ impl Notes {
     /// Leaves a note in the first of a few slots that is the stream's own or free and that nobody is at, if there is one.
     #[inline]
     pub(crate) fn leave(&self, note: Note) {
-        let key = u64::from(note.file) << 32 ^ u64::from(note.actor) ^ (note.start / REGION) << 20;
+        let (file, actor, region) = note.stream();
+        let key = u64::from(file) << 32 ^ u64::from(actor) ^ region << 20;
         let first = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
         for slot in (0..TRIED).map(|i| first ^ i) {
             let Ok(mut place) = self.slots[slot].try_lock() else { continue };
             let (word, bit) = (&self.written[slot / 64], 1 << (slot % 64));
             let free = word.load(Ordering::Relaxed) & bit == 0;
-            if !place.0.is_of_one_stream(&note) {
+            if place.0.stream() != note.stream() {
                 if !free {
                     continue;
                 }

@@ -40,7 +40,7 @@ pub struct bowwave_config {
     /// memory are shared out to readers then, not a half. Default false, as no kernel does.
     pub read_goes_first: bool,
     /// What is read without a word you tell (`bowwave_used`) at most so late, in nanoseconds: a reader with pages ahead of him is not
-    /// taken to have gone for silence as long as that. Default 0: as it is read.
+    /// taken to have gone for silence as long as that, unless he was heard reading elsewhere. Default 0: as it is read.
     pub told_within_ns: u64,
     /// Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
     pub request_max: u64,

@@ -23,7 +23,7 @@ mod quiet;
 use crate::engine::FileShared;
 use crate::flight::Flight;
 use crate::memory::{FreeFrames, Memory};
-use crate::notes::{Notes, TOLD_EVERY};
+use crate::notes::Notes;
 use crate::stats::PatternStats;
 use announced::Announced;
 use bowwave_core::{
@@ -48,9 +48,6 @@ const REQUEST_MAX: PageCount = PageCount(256);
 /// Pages that stay in one search for a frame because their reader still comes; then they go as well, or a search among nothing else
 /// would not end. Where seven eighths of memory are shared out, seven of them stand before each that was read.
 const AWAITED_MAX: usize = 2048;
-
-/// A stream whose reader finds everything there is heard of so often, while anybody comes to the brain.
-const TOLD_WITHIN: Nanos = Nanos(TOLD_EVERY.0 + 2 * quiet::HEARD_EVERY.0);
 
 pub(crate) struct Brain {
     memory: Arc<Memory>,
@@ -97,7 +94,7 @@ impl Brain {
         let config = Config {
             memory: all.bytes(),
             read_goes_first: true,
-            told_within: TOLD_WITHIN,
+            told_within: quiet::TOLD_WITHIN,
             request_max: REQUEST_MAX,
             reader_max: PageCount(READER_MAX),
             ..Config::default()

@@ -17,7 +17,7 @@
 
 use super::{Brain, id};
 use crate::memory::{LEAF, mask};
-use crate::notes::Note;
+use crate::notes::{Note, TOLD_EVERY};
 use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex};
 use std::sync::Arc;
 
@@ -25,7 +25,10 @@ use std::sync::Arc;
 const LEAVES_AROUND: u64 = 1024;
 const LEAVES_UNREAD: u32 = 16;
 /// Notes of quiet reads are looked at so often.
-pub(super) const HEARD_EVERY: Nanos = Nanos::from_ms(500);
+const HEARD_EVERY: Nanos = Nanos::from_ms(500);
+/// What is read quietly is told at most so late, while anybody comes to the brain: the notes of a stream are taken at the first look
+/// after their time, and a look more is allowed for.
+pub(super) const TOLD_WITHIN: Nanos = Nanos(TOLD_EVERY.0 + 2 * HEARD_EVERY.0);
 
 impl Brain {
     /// Tells of what was read around the latest notes.
@@ -50,14 +53,14 @@ impl Brain {
     pub(super) fn look_around(&mut self, now: Nanos, number: u32, pages: Extent, being_read: Extent) {
         let (first, last) = (pages.start.0 / LEAF, (pages.end().0.max(1) - 1) / LEAF);
         let mut read = std::mem::take(&mut self.read_quietly);
-        self.look(number, (first.saturating_sub(LEAVES_AROUND)..first).rev(), &mut read);
+        self.look(number, (first.saturating_sub(LEAVES_AROUND)..first).rev(), LEAVES_UNREAD, &mut read);
         read.reverse();
         for leaf in first..=last {
             let from = being_read.start.0.clamp(leaf * LEAF, (leaf + 1) * LEAF) - leaf * LEAF;
             let to = being_read.end().0.clamp(leaf * LEAF, (leaf + 1) * LEAF) - leaf * LEAF;
             read.push((leaf, self.memory.take_used(number, leaf, !mask(from, to))));
         }
-        self.look(number, last + 1..=last + LEAVES_AROUND, &mut read);
+        self.look(number, last + 1..=last + LEAVES_AROUND, LEAVES_UNREAD, &mut read);
         self.tell_read(now, number, read);
     }
 
@@ -72,8 +75,7 @@ impl Brain {
                 let (leaf, last) = (going[0].1.0 / LEAF, going[going.len() - 1].1.0 % LEAF);
                 let (from, looked) = (read.last().map_or(0, |&(leaf, _)| leaf + 1), read.len());
                 let below = (from.max(leaf.saturating_sub(LEAVES_AROUND))..leaf).rev();
-                let below = below.map(|leaf| (leaf, self.memory.take_used(number, leaf, !0)));
-                read.extend(below.take_while(|&(_, used)| used != 0));
+                self.look(number, below, 1, &mut read);
                 read[looked..].reverse();
                 let bits = going.iter().fold(0, |bits, &(_, page)| bits | 1 << (page.0 % LEAF));
                 read.push((leaf, bits | self.memory.take_used(number, leaf, mask(0, last))));
@@ -95,13 +97,19 @@ impl Brain {
         self.read_quietly = read;
     }
 
-    /// Adds what was read quietly in `leaves`, up to where nothing was.
-    fn look(&self, number: u32, leaves: impl Iterator<Item = u64>, read: &mut Vec<(u64, u64)>) {
+    /// Adds what was read quietly in `leaves`, up to where nothing was in so many.
+    fn look(
+        &self,
+        number: u32,
+        leaves: impl Iterator<Item = u64>,
+        unread_max: u32,
+        read: &mut Vec<(u64, u64)>,
+    ) {
         let mut unread = 0;
         for leaf in leaves {
             let used = self.memory.take_used(number, leaf, !0);
             unread = if used == 0 { unread + 1 } else { 0 };
-            if unread == LEAVES_UNREAD {
+            if unread == unread_max {
                 break;
             }
             read.push((leaf, used));

@@ -345,7 +345,8 @@ impl Wave {
 
     /// Pages that were fetched ahead and turned out to be more than memory has room for (R12), the oldest such run first; `None` when
     /// there are no more. They count as absent already. A driver that lets them go at once keeps what readers come to next: else the
-    /// frames for what was lost are taken from that. It may as well leave them where they are. Ask after each input. Nothing is given up where [`Config::read_goes_first`].
+    /// frames for what was lost are taken from that. It may as well leave them where they are. Ask after each input. Nothing is given
+    /// up where [`Config::read_goes_first`].
     pub fn take_given_up(&mut self) -> Option<(FileId, Extent)> {
         self.given_up.pop_front()
     }

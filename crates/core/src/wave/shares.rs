@@ -287,6 +287,7 @@ mod tests {
         wave.counters.pages_used += 12_288;
         assert_eq!(of(&wave, &small), 189);
     }
+
     /// A driver that tells late of quiet reads: who finds everything there says nothing until then, and is there all the same.
     #[test]
     fn silence_says_nothing_before_it_is_told() {
