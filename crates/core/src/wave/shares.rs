@@ -222,21 +222,23 @@ impl Wave {
             .and_then(|f| self.queues.get(&f.device))
             .and_then(|q| q.device.latency())
             .map_or(50_000_000, |l| l.0);
-        // Who was heard reading elsewhere since is known to have gone.
-        let elsewhere = s.by.and_then(|by| self.latest.get(&by)).is_some_and(|l| l.stream != Some(sid));
-        let heard = s.frontier == s.next || elsewhere;
-        let told_within = if heard { 0 } else { self.config.told_within.0 };
         let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
-        let patience = patience.max(told_within);
         let patience = if seeds { patience * 64 } else { patience };
         let idle = now.since(touched).0;
         let overtaken = idle >= 2 * latency && self.overtaken(s);
-        if !overtaken && idle < patience {
+        if !overtaken && (idle < patience || self.may_read_quietly(sid, s, idle)) {
             return;
         }
         let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
         line.pop_front();
         self.end(sid);
+    }
+
+    /// Whether a stream that is idle so long, in nanoseconds, may have been read from without a word, and it is not told yet: there are
+    /// pages ahead of its reader, and he was not heard reading elsewhere since.
+    fn may_read_quietly(&self, sid: StreamId, s: &Stream, idle: u64) -> bool {
+        let elsewhere = || s.by.and_then(|by| self.latest.get(&by)).is_some_and(|l| l.stream != Some(sid));
+        idle < self.config.told_within.0 && s.frontier != s.next && !elsewhere()
     }
 }
 
@@ -246,7 +248,7 @@ mod tests {
     use super::super::device::tests::play;
     use super::super::stream::{Course, Stream};
     use super::super::{Config, Input, Wave};
-    use crate::units::{Bytes, FileId, Nanos};
+    use crate::units::{Bytes, Extent, FileId, Nanos};
 
     /// The worked example at the top.
     #[test]
@@ -291,24 +293,30 @@ mod tests {
     /// A driver that tells late of quiet reads: who finds everything there says nothing until then, and is there all the same.
     #[test]
     fn silence_says_nothing_before_it_is_told() {
-        let left_after_a_second = |told_within: Nanos, frontier: u64| {
+        let left_after_a_while = |told_within: Nanos, course: Course, frontier: u64, elsewhere: bool| {
             let mut wave = Wave::new(Config { told_within, ..Config::default() });
             wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
             let mut s = Stream::seed(FileId(0), 0, 1, Nanos(0));
-            (s.course, s.reads, s.frontier, s.interval_ns) = (Course::Forward, 3, frontier, 40_000_000);
-            let next = s.next;
+            let interval_ns = if course == Course::Seed { 0 } else { 40_000_000 };
+            (s.course, s.reads, s.frontier, s.interval_ns) = (course, 3, frontier, interval_ns);
+            s.by = Some(7);
+            let (next, seed) = (s.next, course == Course::Seed);
             let sid = wave.streams.add(s);
             wave.files.get_mut(&FileId(0)).unwrap().forward.insert(next, sid);
-            wave.line_up(Nanos(0), sid, false);
-            wave.sweep(Nanos::from_ms(1000));
+            wave.line_up(Nanos(0), sid, seed);
+            wave.remember(7, FileId(0), Extent::new(0, 1), Some(sid).filter(|_| !elsewhere));
+            wave.sweep(Nanos::from_ms(if seed { 60_000 } else { 1000 }));
             wave.streams.get(sid).is_some()
         };
-        assert!(!left_after_a_second(Nanos(0), 100));
-        assert!(left_after_a_second(Nanos::from_ms(3000), 100));
+        let late = Nanos::from_ms(3000);
+        assert!(!left_after_a_while(Nanos(0), Course::Forward, 100, false));
+        assert!(left_after_a_while(late, Course::Forward, 100, false));
         assert!(
-            !left_after_a_second(Nanos::from_ms(3000), 1),
-            "who has nothing ahead of him is heard at once"
+            !left_after_a_while(late, Course::Forward, 1, false),
+            "who has nothing ahead is heard at once"
         );
+        assert!(!left_after_a_while(late, Course::Forward, 100, true), "he was heard elsewhere");
+        assert!(!left_after_a_while(late, Course::Seed, 100, false), "a minute is late enough for a seed");
     }
 
     /// Who waits cannot be heard of; he is there all the same, and has his share.
