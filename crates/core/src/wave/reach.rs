@@ -35,7 +35,8 @@ impl Wave {
     /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
     /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
     /// a whole trip, up to seven eighths. Where memory has no room for what the device carries, all of it should be on its way all the
-    /// time: as many parts as the device takes requests from each stream, up to eight, each worth a request.
+    /// time: as many parts as the device takes requests from each stream, up to eight, each worth a request; and where not even requests
+    /// of the smallest size are as many, each of them for itself: 8 MiB of memory on s3, 32 of 128 KiB.
     pub(super) fn step(&self, f: &File, target: u64) -> u64 {
         let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
         let trip = queue.device.trip_pages();
@@ -45,15 +46,37 @@ impl Wave {
             target - target / 8
         } else if crowded {
             target - target / 4
-        } else if self.room() < PageCount::holding(queue.device.bytes_per_latency()).0 * 3 / 2 {
-            let parts = u64::from(queue.device.flight_max()) / self.active().max(1);
-            (target / parts.clamp(2, PARTS)).max(PIECE_MIN.0.min(target / 2))
+        } else if self.is_short(f) {
+            let at_once = u64::from(queue.device.flight_max()) / self.active().max(1);
+            let smallest = target / PIECE_MIN.0;
+            let parts = if smallest <= at_once { smallest } else { at_once.min(PARTS) };
+            (target / parts.max(2)).max(PIECE_MIN.0.min(target / 2))
         } else {
             target - target / 2
         };
         let readers = (queue.waiting.len() as u64).max(1);
         let least = (target * readers / (readers + 3)).min(most);
         worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
+    }
+
+    /// Whether memory has no room for what the file's device carries, and that is no head.
+    fn is_short(&self, f: &File) -> bool {
+        let Some(q) = self.queues.get(&f.device) else { return false };
+        let carried = PageCount::holding(q.device.bytes_per_latency()).0 * 3 / 2;
+        q.device.trip_pages() == 0 && self.room() < carried
+    }
+
+    /// `target`, less what reaches into one more request: where memory is short each of them counts, and they are cut at multiples of the
+    /// smallest. A stream at page 1000 that may have 1024 ahead has [1000, 2016).
+    pub(super) fn cut(&self, f: &File, s: &Stream, target: u64) -> u64 {
+        if target < PARTS * PIECE_MIN.0 || !self.is_short(f) {
+            return target;
+        }
+        let end = match s.course {
+            Course::Backward => s.next.saturating_sub(target).next_multiple_of(PIECE_MIN.0),
+            _ => s.next.saturating_add(target) / PIECE_MIN.0 * PIECE_MIN.0,
+        };
+        end.abs_diff(s.next)
     }
 
     /// Pages that the rules want ahead of a stream, and the rule that had the last word.
@@ -175,7 +198,26 @@ impl Wave {
 mod tests {
     use super::super::device::tests::play;
     use super::super::stream::tests::fetched_ahead;
-    use crate::units::Extent;
+    use super::super::stream::{Course, Stream};
+    use crate::units::{Extent, FileId, Nanos};
+
+    /// 8 MiB are 1024 pages for one reader of s3, 32 of the smallest requests.
+    #[test]
+    fn where_memory_is_short_each_request_counts() {
+        let (mut wave, _) = fetched_ahead(Extent::new(256, 400), 300);
+        wave.queue(0).device = play(64, 30_000, 200);
+        wave.active_now = 1;
+        let f = |wave: &super::Wave| (wave.step(&wave.files[&FileId(0)], 1024), wave.room());
+        wave.memory_believed = 2048;
+        assert_eq!(f(&wave), (32, 1024));
+        let mut s = Stream::seed(FileId(0), 999, 1, Nanos(0));
+        let cut = |s: &Stream, target| wave.cut(&wave.files[&FileId(0)], s, target);
+        assert_eq!((cut(&s, 1024), cut(&s, 200)), (1016, 200));
+        (s.course, s.next) = (Course::Backward, 2000);
+        assert_eq!(cut(&s, 1024), 2000 - 992);
+        wave.memory_believed = 262_144;
+        assert!(f(&wave).0 >= 100, "{:?}", f(&wave));
+    }
 
     /// 128 MiB are 54 pages for each of 300 streams, so that 95 may be asked for; 65 and 114 for each of 250. A head of 8 ms stays
     /// with 97.
