@@ -210,9 +210,10 @@ impl Wave {
         self.debt = (self.debt + left).min(self.speculation(f));
         let Some(f) = self.files.get_mut(&s.file) else { return };
         // A run downwards that came to what was read is no witness, unless its reader was going there: it may have been a look ahead, which
-        // another run came up to.
+        // another run came up to. From the end of the file down it was a footer.
         let met = s.course == Course::Backward
             && s.looked == 0
+            && s.first < f.end
             && s.next > 0
             && f.table.has(PageBit::Used, PageIndex(s.next - 1));
         if met {

@@ -60,6 +60,10 @@ impl Wave {
         let gap = period.unsigned_abs().saturating_sub(run);
         let head = queue.device.trip_pages() > 0;
         let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
+        // Three may be chance, and to a head each run apart is a trip, which it makes for its reader as soon.
+        if head && !whole_stretch && s.reads <= 3 {
+            return;
+        }
         // Gaps that are bought take memory like the rest.
         let bought = if whole_stretch { run + gap } else { run };
         let runs_max = (memory.min(most) / bought.max(1)).min(speculation / run.max(1)).max(1);
