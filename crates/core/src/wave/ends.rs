@@ -239,7 +239,7 @@ impl Wave {
         if let Some(f) = self.files.get_mut(&id) {
             f.strides.insert(next, sid);
         }
-        self.line_up(last, sid, false);
+        self.line_up(last, sid);
     }
 
     /// R5: whether the next read of a stream has been made, and not by its own reader, who would have moved it on. Not where what was

@@ -54,7 +54,7 @@ impl Wave {
         let fixed = entries::<FileId, File>(self.files.len())
             + entries::<u64, Flight>(self.flights.len())
             + self.streams.bytes_of_memory()
-            + (self.idle.capacity() + self.idle_seeds.capacity()) * size_of::<(Nanos, u64)>()
+            + self.silent.capacity() * size_of::<(Nanos, u64)>()
             + self.trace.capacity() * size_of::<Explained>();
         Bytes((files + fixed) as u64 + tables)
     }

@@ -332,7 +332,7 @@ impl Wave {
         {
             self.end(oldest);
         }
-        self.line_up(now, sid, true);
+        self.line_up(now, sid);
         // A seed that many others have followed counts as a run that ended, though it may still go on.
         let seeds = &self.files[&id].seeds;
         let followed = seeds.len().checked_sub(FOLLOWERS).map(|i| seeds[i]);

@@ -57,6 +57,7 @@ mod sending;
 mod shares;
 mod stream;
 mod strides;
+mod sweep;
 mod wholes;
 
 use crate::decision::{Decision, Pattern, Why};
@@ -74,6 +75,7 @@ use losses::GIVEN_UP_MAX;
 use needed::Needed;
 use queue::{Queue, Turn, Wanted};
 use stream::{Course, StreamId, Streams};
+use sweep::SilenceLine;
 
 pub use device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
@@ -198,11 +200,7 @@ pub struct Wave {
     config: Config,
     files: BTreeMap<FileId, File>,
     streams: Streams,
-    /// Streams by last touch, oldest first, with the touch's time: stale entries are passed over. At most
-    /// [`Wave::idle_max`].
-    idle: VecDeque<(Nanos, StreamId)>,
-    /// The same for seeds, which are given longer.
-    idle_seeds: VecDeque<(Nanos, StreamId)>,
+    silent: SilenceLine,
     latest: BTreeMap<u32, Latest>,
     queues: BTreeMap<u64, Queue>,
     flights: BTreeMap<FetchId, Flight>,
@@ -261,8 +259,7 @@ impl Wave {
             config,
             files: BTreeMap::new(),
             streams: Streams::default(),
-            idle: VecDeque::new(),
-            idle_seeds: VecDeque::new(),
+            silent: SilenceLine::new(),
             latest: BTreeMap::new(),
             queues: BTreeMap::new(),
             flights: BTreeMap::new(),
@@ -417,12 +414,8 @@ impl Wave {
         }
         assert_eq!(ahead, self.unread, "unread pages are counted one by one");
         assert!(self.trace.len() <= TRACE_MAX);
-        let idle = self.idle.len().max(self.idle_seeds.len());
-        assert!(
-            idle <= self.idle_max(),
-            "{idle} in line of {} that were alive at once",
-            self.streams.places()
-        );
+        let (silent, places) = (self.silent.len(), self.streams.places());
+        assert!(silent <= self.line_max(), "{silent} in line of {places} that were alive at once");
         assert!(self.given_up.len() <= GIVEN_UP_MAX);
         assert!(self.changed.len() < self.changed_max, "nobody need take what changed");
         let ends: usize = self.queues.values().map(|queue| queue.ends.len()).sum();

@@ -25,7 +25,7 @@
 //!                                     if they have 189 each, it gets 192, and they 52 until 12288 pages more are read
 //! ```
 
-use super::stream::{Course, NEVER, Stream, StreamId};
+use super::stream::{NEVER, Stream, StreamId};
 use super::{File, Wave};
 use crate::units::Nanos;
 
@@ -42,8 +42,6 @@ const EPOCH: Nanos = Nanos::from_ms(2000);
 /// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
 /// for 16 s.
 const RECOVERY: u64 = 64;
-/// Entries that a line of streams to be swept away may have beside two a stream.
-const IDLE_SPARE: usize = 64;
 /// No rule wants less ahead of a stream than this.
 pub(super) const AHEAD_MIN: u64 = 4;
 
@@ -164,28 +162,10 @@ impl Wave {
                 s.epoch = self.epoch;
                 self.active_now += 1;
             }
-            if s.lined.replace(now) != Some(now) {
-                self.line_up(now, sid, false);
+            if !core::mem::replace(&mut s.lined, true) {
+                self.line_up(now, sid);
             }
         }
-    }
-
-    /// Entries in a line of those to be swept away: two for each stream that there ever was at once, so that stale ones are
-    /// cleared out once in as many touches.
-    pub(super) fn idle_max(&self) -> usize {
-        2 * self.streams.places() + IDLE_SPARE
-    }
-
-    /// A stream, or a seed, that was touched then is in line to be swept away. O(1), amortised.
-    pub(super) fn line_up(&mut self, touched: Nanos, sid: StreamId, seeds: bool) {
-        let max = self.idle_max();
-        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
-        if line.len() >= max {
-            let streams = &self.streams;
-            let fresh = |s: &Stream, at| s.last == at && (s.course == Course::Seed) == seeds;
-            line.retain(|&(at, sid)| streams.get(sid).is_some_and(|s| fresh(s, at)));
-        }
-        line.push_back((touched, sid));
     }
 
     /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.
@@ -195,60 +175,15 @@ impl Wave {
         self.active_now = self.active_now.saturating_sub(u64::from(now));
         self.active_before[0] = self.active_before[0].saturating_sub(u64::from(then));
     }
-
-    /// Ends streams that nobody has touched for long: sixteen of their own intervals, eight of the device's latencies, and four
-    /// of the longest waits of late, for whoever waits cannot read on; and those with pages ahead of them not before it is told what
-    /// they read without a word, unless they were heard elsewhere. Those that were overtaken go after two latencies.
-    pub(super) fn sweep(&mut self, now: Nanos) {
-        self.sweep_one(now, false);
-        self.sweep_one(now, false);
-        self.sweep_one(now, true);
-    }
-
-    /// Looks at the one left alone longest, among the seeds or the others.
-    fn sweep_one(&mut self, now: Nanos, seeds: bool) {
-        let longest_ns = self.longest_ns[0].max(self.longest_ns[1]);
-        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
-        let Some(&(touched, sid)) = line.front() else { return };
-        let stream =
-            self.streams.get(sid).filter(|s| s.last == touched && (s.course == Course::Seed) == seeds);
-        let Some(s) = stream else {
-            line.pop_front();
-            return;
-        };
-        let latency = self
-            .files
-            .get(&s.file)
-            .and_then(|f| self.queues.get(&f.device))
-            .and_then(|q| q.device.latency())
-            .map_or(50_000_000, |l| l.0);
-        let patience = (16 * s.interval_ns).max(8 * latency).max(10_000_000).max(4 * longest_ns);
-        let patience = if seeds { patience * 64 } else { patience };
-        let idle = now.since(touched).0;
-        let overtaken = idle >= 2 * latency && self.overtaken(s);
-        if !overtaken && (idle < patience || self.may_read_quietly(sid, s, idle)) {
-            return;
-        }
-        let line = if seeds { &mut self.idle_seeds } else { &mut self.idle };
-        line.pop_front();
-        self.end(sid);
-    }
-
-    /// Whether a stream that is idle so long, in nanoseconds, may have been read from without a word, and it is not told yet: there are
-    /// pages ahead of its reader, and he was not heard reading elsewhere since.
-    fn may_read_quietly(&self, sid: StreamId, s: &Stream, idle: u64) -> bool {
-        let elsewhere = || s.by.and_then(|by| self.latest.get(&by)).is_some_and(|l| l.stream != Some(sid));
-        idle < self.config.told_within.0 && s.frontier != s.next && !elsewhere()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::device::Device;
     use super::super::device::tests::play;
-    use super::super::stream::{Course, Stream};
+    use super::super::stream::Stream;
     use super::super::{Config, Input, Wave};
-    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use crate::units::{Bytes, FileId, Nanos};
 
     /// The worked example at the top.
     #[test]
@@ -288,35 +223,6 @@ mod tests {
         assert_eq!(of(&wave, &small), 52);
         wave.counters.pages_used += 12_288;
         assert_eq!(of(&wave, &small), 189);
-    }
-
-    /// A driver that tells late of quiet reads: who finds everything there says nothing until then, and is there all the same.
-    #[test]
-    fn silence_says_nothing_before_it_is_told() {
-        let left_after_a_while = |told_within: Nanos, course: Course, frontier: u64, elsewhere: bool| {
-            let mut wave = Wave::new(Config { told_within, ..Config::default() });
-            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
-            let mut s = Stream::seed(FileId(0), 0, 1, Nanos(0));
-            let interval_ns = if course == Course::Seed { 0 } else { 40_000_000 };
-            (s.course, s.reads, s.frontier, s.interval_ns) = (course, 3, frontier, interval_ns);
-            s.by = Some(7);
-            let (next, seed) = (s.next, course == Course::Seed);
-            let sid = wave.streams.add(s);
-            wave.files.get_mut(&FileId(0)).unwrap().forward.insert(next, sid);
-            wave.line_up(Nanos(0), sid, seed);
-            wave.remember(7, FileId(0), Extent::new(0, 1), Some(sid).filter(|_| !elsewhere));
-            wave.sweep(Nanos::from_ms(if seed { 60_000 } else { 1000 }));
-            wave.streams.get(sid).is_some()
-        };
-        let late = Nanos::from_ms(3000);
-        assert!(!left_after_a_while(Nanos(0), Course::Forward, 100, false));
-        assert!(left_after_a_while(late, Course::Forward, 100, false));
-        assert!(
-            !left_after_a_while(late, Course::Forward, 1, false),
-            "who has nothing ahead is heard at once"
-        );
-        assert!(!left_after_a_while(late, Course::Forward, 100, true), "he was heard elsewhere");
-        assert!(!left_after_a_while(late, Course::Seed, 100, false), "a minute is late enough for a seed");
     }
 
     /// Who waits cannot be heard of; he is there all the same, and has his share.

@@ -63,8 +63,9 @@ pub(crate) struct Stream {
     pub(crate) serial: u64,
     /// Of a seed, who read it, if that is known.
     pub(crate) by: Option<u32>,
-    /// Its latest entry in the line of those to be swept away.
-    pub(crate) lined: Option<Nanos>,
+    /// When it is looked at next whether it has ended; and whether that was as a stream, for seeds are given longer.
+    pub(crate) due: Option<Nanos>,
+    pub(crate) lined: bool,
     /// Epoch in which it was last counted as active, or [`NEVER`],
     pub(crate) epoch: u32,
     /// and whether it was in the one before that.
@@ -113,7 +114,8 @@ impl Stream {
             interval_ns: 0,
             serial: 0,
             by: None,
-            lined: None,
+            due: None,
+            lined: false,
             epoch: NEVER,
             epoch_before: false,
             waited: false,
@@ -224,7 +226,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Adds a stream. O(1).
     pub(crate) fn add(&mut self, mut stream: Stream) -> StreamId {
-        stream.lined = None;
+        (stream.due, stream.lined) = (None, false);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             (self.slots.len() - 1) as u32
