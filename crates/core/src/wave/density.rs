@@ -109,6 +109,8 @@ struct Region {
     high: u64,
     paid_ns: u64,
     bought: bool,
+    /// Pages that were gone before anybody read them, since somebody last came for one.
+    lost: u64,
     /// It was bought before one page in [`THICK`] was read.
     thin: bool,
     /// It was bought with one that fills, beside it.
@@ -335,6 +337,26 @@ impl Density {
                 self.thin = self.thin.saturating_sub(if region.thin { THICK * pages } else { 0 });
             }
         }
+    }
+
+    /// The region that was bought and holds `page`.
+    fn bought(&mut self, page: PageIndex) -> Option<&mut Region> {
+        let key = |&(s, scale): &(u8, u64)| {
+            self.regions.get(&(s, page.0 / scale)).is_some_and(|region| region.bought)
+        };
+        let (s, scale) = (0..).zip(SCALES).find(key)?;
+        self.regions.get_mut(&(s, page.0 / scale))
+    }
+
+    /// Pages are gone that nobody has read; whether they were bought. Nobody may come for them: that is known when somebody does.
+    pub(crate) fn lost(&mut self, pages: Extent) -> bool {
+        let region = self.bought(pages.start);
+        region.map(|region| region.lost += pages.count.0).is_some()
+    }
+
+    /// Somebody has come for `page`, and it is not there: pages that were bought with it and were gone before anybody read them.
+    pub(crate) fn take_lost(&mut self, page: PageIndex) -> u64 {
+        self.bought(page).map_or(0, |region| core::mem::take(&mut region.lost))
     }
 
     /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale. O(1) a read:

@@ -9,11 +9,16 @@
 //! a reader comes back, and what he read  outlived: nothing for a short run, nor for one that was robbed before; it would be
 //!   last is gone                         gone as well when he comes for it
 //! memory is short, and a stream was hit   what it has ahead beyond its new share is given up: the driver may let it go
-//! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come
+//! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come, and no region
+//!                                        is bought; until as much as memory holds was read, twice as much if that was too soon, and so on
 //! ```
 //!
 //! Few are 64 pages and a sixteenth of what is out, in an epoch. Much is more than speculation may waste: 64 pages and 15 % of
 //! what was read since half of both was last forgotten. `tests/wave/r12-thrash.txt` tells it as a story.
+//!
+//! Only what somebody is to come to is lost when it is gone: what streams have ahead that were not left, and what the program said that
+//! it needs. What others left behind was in vain before. Of a region that was bought (R11) nobody knows: half of a cluster is never
+//! read. Its pages are lost when somebody comes for one of them after all, and then all of those that are gone.
 //!
 //! ```text
 //! 4096 pages believed in, 1000 out; 400 are seen to be gone      more than 64 + 4096/16: 3584 are believed in
@@ -33,6 +38,7 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use crate::view::View;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Streams below pages that were dropped that may have asked for them.
@@ -47,6 +53,10 @@ pub(super) const GIVEN_UP_MAX: usize = 64;
 /// Reads that a run is long at most, quiet ones counted, if it is a short one: nothing is fetched ahead of those where much is
 /// lost unread.
 const LOSING_READS: u64 = 4;
+/// Where much is lost again before so many times as much was read as memory holds, nothing has changed: it lasts twice as long,
+const RELAPSE_FULLS: u64 = 8;
+/// at most so many times twice.
+const RELAPSES_MAX: u32 = 5;
 
 impl Wave {
     /// R12: a page that had arrived was gone when its reader came.
@@ -115,8 +125,9 @@ impl Wave {
             // Not there yet is not gone.
             return;
         }
-        let lost: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
-        let lost: Vec<Extent> = lost.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
+        let unread: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
+        let gone: Vec<Extent> = unread.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
+        let lost: Vec<Extent> = gone.into_iter().filter(|&run| self.is_lost(id, run)).collect();
         let count: u64 = lost.iter().map(|run| run.count.0).sum();
         // Gaps that were passed go first: nobody waits for them, and their loss tells nothing.
         let gaps = count.min(self.gaps_passed);
@@ -127,7 +138,7 @@ impl Wave {
         // Where what is out fills much of the memory, it is the memory that is short.
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
-        let head = self.trip(f) > 0;
+        let head = self.files.get(&id).is_some_and(|f| self.trip(f) > 0);
         let short =
             self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE;
         if short {
@@ -150,6 +161,24 @@ impl Wave {
             let out = self.unread.saturating_sub(self.dead);
             self.lost_weighed = self.lost + out.saturating_sub(self.room());
         }
+    }
+
+    /// Whether pages that are gone before they were read were to be read: not if they were bought, as far as is known yet.
+    fn is_lost(&mut self, id: FileId, pages: Extent) -> bool {
+        let bought = self.files.get_mut(&id).is_some_and(|f| f.density.lost(pages));
+        !bought && self.is_to_come(id, pages.start)
+    }
+
+    /// Whether somebody is to come to `page`: a stream that was not left, or the program has said so. O(log streams).
+    fn is_to_come(&self, id: FileId, page: PageIndex) -> bool {
+        let f = &self.files[&id];
+        let comes = |entry: Option<(&u64, &StreamId)>| {
+            entry.and_then(|(_, &sid)| self.streams.get(sid)).is_some_and(|s| s.comes_to(page.0))
+        };
+        let below = |places: &BTreeMap<u64, StreamId>| comes(places.range(..=page.0).next_back());
+        let above = |places: &BTreeMap<u64, StreamId>| comes(places.range(page.0 + 1..).next());
+        let stream = below(&f.forward) || above(&f.backward) || below(&f.strides) || above(&f.strides);
+        stream || f.needed.until(page.0).is_some()
     }
 
     /// Streams that had asked for `page` and what is behind it have not asked for it. For what is fetched ahead short ones have
@@ -201,14 +230,27 @@ impl Wave {
     /// forgotten each time that as much as memory holds was read, for so long it takes to lose a page.
     ///
     /// In a file that is read at random and larger than memory, reads meet by chance, and what is fetched for such runs is gone
-    /// before its turn comes. A run of more than [`LOSING_READS`] reads has as much ahead as it is long all the same.
+    /// before its turn comes. A run of more than [`LOSING_READS`] reads has as much ahead as it is long all the same. It is tried anew when
+    /// as much was read as memory holds; whoever loses much then again soon is given twice as long.
     pub(super) fn weigh_losses(&mut self) {
         if self.read_of_late + self.vain > self.memory_believed {
             (self.read_of_late, self.vain) = (self.read_of_late / 2, self.vain / 2);
         }
         let allowed = LOST_FEW + self.read_of_late * u64::from(self.config.waste_percent) / 100;
-        let allowed = if self.losing { allowed / 16 } else { allowed };
-        self.losing = self.vain > allowed;
+        let memory = self.config.memory.0 / PAGE_SIZE;
+        if self.losing {
+            self.losing = self.vain > allowed / 16 || self.read_since < memory << self.relapses;
+            if !self.losing {
+                self.read_since = 0;
+            }
+        } else if self.vain > allowed {
+            self.relapses = if self.read_since < RELAPSE_FULLS * memory {
+                (self.relapses + 1).min(RELAPSES_MAX)
+            } else {
+                0
+            };
+            (self.losing, self.read_since) = (true, 0);
+        }
     }
 
     /// R12: whether the page that a stream's reader had read last when he stood at `page` is gone, and the stream is short, or
@@ -239,7 +281,7 @@ fn is_short(s: &Stream) -> bool {
 mod tests {
     use super::super::stream::Stream;
     use super::super::stream::tests::fetched_ahead;
-    use super::super::{Config, Input, Wave};
+    use super::super::{Action, Config, Input, Wave};
     use crate::table::PageBit;
     use crate::units::{Bytes, Extent, FileId, Nanos};
 
@@ -251,9 +293,10 @@ mod tests {
             let mut wave = Wave::new(Config { memory: Bytes(4096 * 4096), ..Config::default() });
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
             let out = Extent::new(0, out);
-            let table = &mut wave.files.get_mut(&id).unwrap().table;
-            table.set(PageBit::Present, out);
-            wave.unread = table.set(PageBit::Ahead, out).0;
+            let file = wave.files.get_mut(&id).unwrap();
+            file.needed.add(out);
+            file.table.set(PageBit::Present, out);
+            wave.unread = file.table.set(PageBit::Ahead, out).0;
             let mut from = 0;
             for &pages in losses {
                 wave.handle(Nanos(1), Input::Dropped { file: id, pages: Extent::new(from, pages) });
@@ -274,6 +317,52 @@ mod tests {
         assert_eq!([4000, 4096, 3000, 4096].map(&mut told), [3136, 3136, 3000, 4096]);
         assert_eq!(after(3000, &[400, 808 + 288]), 3584);
         assert_eq!(after(3000, &[400, 808 + 289]), 3136);
+    }
+
+    /// Of a region that was bought, all that is gone is lost when somebody comes for a page of it; where a reader has left, nothing.
+    #[test]
+    fn what_nobody_comes_for_is_not_lost() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
+        wave.streams.get_mut(sid).unwrap().left = true;
+        wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 100) });
+        assert_eq!((wave.lost, wave.vain, wave.unread), (0, 0, 300));
+        let region = Extent::new(2048, 256);
+        wave.queue(0).device.timed_alone(Nanos::from_ms(8));
+        for page in [2050, 2120, 2180, 2250] {
+            let read = Input::Read { file: FileId(0), pages: Extent::new(page, 8), actor: page as u32 };
+            wave.handle(Nanos::from_ms(page), read);
+        }
+        let mut bought = 0;
+        while let Some(Action::Fetch { id, pages, .. }) = wave.poll(Nanos::from_ms(2300)) {
+            bought += pages.intersection(region).count.0;
+            wave.handle(Nanos::from_ms(2300), Input::Arrived { fetch: id });
+        }
+        assert_eq!(bought, 256 - 32, "R11");
+        wave.handle(Nanos::from_ms(2400), Input::Dropped { file: FileId(0), pages: region });
+        assert_eq!((wave.lost, wave.unread), (0, 300));
+        let read = Input::Read { file: FileId(0), pages: Extent::new(2100, 8), actor: 9 };
+        wave.handle(Nanos::from_ms(2500), read);
+        wave.check();
+        assert_eq!((wave.lost, wave.vain), (224, 224));
+    }
+
+    /// What is fetched ahead is lost whenever it is tried: after one memory full of reading, twice as much, and so on, and a little more.
+    #[test]
+    fn what_is_lost_again_soon_is_tried_ever_later() {
+        let mut wave = Wave::new(Config { memory: Bytes(2048 * 4096), ..Config::default() });
+        let (mut tried, mut read) = (alloc::vec::Vec::new(), 0);
+        while tried.len() < 8 {
+            let losing = wave.losing;
+            (wave.read_of_late, wave.read_since) = (wave.read_of_late + 64, wave.read_since + 64);
+            read += 64;
+            wave.vain += if losing { 0 } else { 64 };
+            wave.weigh_losses();
+            if losing && !wave.losing {
+                tried.push(read / 2048);
+                read = 0;
+            }
+        }
+        assert_eq!(tried, [2, 2, 4, 8, 16, 32, 32, 32]);
     }
 
     /// The last line of it.

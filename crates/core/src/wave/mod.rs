@@ -228,6 +228,9 @@ pub struct Wave {
     vain: u64,
     read_of_late: u64,
     losing: bool,
+    /// Pages that readers missed since that began or ended, and how often it came back soon.
+    read_since: u64,
+    relapses: u32,
     /// Pages that readers of streams have paid for by waiting (R3), at most [`SPECULATION_MAX`].
     credit: u64,
     /// Pages lost unread in this epoch, and how many of those have told on the memory believed in.
@@ -277,6 +280,8 @@ impl Wave {
             vain: 0,
             read_of_late: 0,
             losing: false,
+            relapses: 0,
+            read_since: u64::MAX / 2,
             credit: 0,
             lost: 0,
             lost_weighed: 0,

@@ -69,6 +69,7 @@ impl Wave {
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.read_of_late += missing;
+        self.read_since += missing;
         let device = self.files[&id].device;
         if missing > 0
             && let Some(queue) = self.queues.get_mut(&device)
@@ -363,6 +364,13 @@ impl Wave {
     /// R11: a stray pays rent; a region may have paid its price.
     fn rent(&mut self, now: Nanos, id: FileId, pages: Extent) {
         let Some(f) = self.files.get_mut(&id) else { return };
+        // What was bought there and is gone was lost (R12).
+        let lost = f.density.take_lost(pages.start);
+        self.lost += lost;
+        self.vain += lost;
+        if self.losing && !f.sequential {
+            return;
+        }
         let Some(queue) = self.queues.get(&f.device) else { return };
         let Some(latency) = queue.device.latency() else { return };
         let rate = queue.device.bulk_rate();

@@ -193,6 +193,14 @@ impl Stream {
         self.frontier.abs_diff(self.next)
     }
 
+    /// Whether its reader is to come to `page`, as far as is known: it was asked for, or would be again if what was lost before it were
+    /// not, and he has not left.
+    pub(crate) fn comes_to(&self, page: u64) -> bool {
+        let (low, high) = (self.next.min(self.frontier), self.next.max(self.frontier));
+        let again = if self.robbed && self.course == Course::Forward { self.next + self.ahead } else { 0 };
+        !self.left && (low..high.max(again)).contains(&page)
+    }
+
     /// Counts one more read at `now`.
     pub(crate) fn touched(&mut self, now: Nanos) {
         self.heard_of(now);
