@@ -9,9 +9,9 @@
 //! of those with at least 16 pages all had 112 more: a window of 112 is used whole, one of 256 to 44 %
 //! ```
 //!
-//! They are alike, so the answer is 112. Had one of them been of 100 pages, it would be 125: with 85 % demanded, what is certain may carry
-//! some in vain. A uniformly random reader leaves only runs of one read, so the answer for a fresh read is 0; and where fewer than four
-//! runs came so far, there is no answer.
+//! With 85 % demanded, the answer is 131: 112 certain pages may carry 19 in vain. Once sixteen came so far, and differ by no more than one
+//! page in sixteen, the next is taken to end where they did, and the answer is 112. A uniformly random reader leaves only runs of one
+//! read, so the answer for a fresh read is 0; and where fewer than four runs came so far, there is no answer.
 //!
 //! Runs that go down are asked about runs that went down: a footer is read so, and how far its file's columns go up is no news of it.
 //!
@@ -33,6 +33,8 @@ use crate::units::PageCount;
 const RUNS_MAX: usize = 64;
 /// Fewer witnesses than this say nothing.
 const WITNESSES_MIN: usize = 4;
+/// And so many say for sure where runs end, if they are alike.
+const ALIKE_MIN: usize = 16;
 /// A run may be longer than its witnesses by one in so many of its pages, and be one of them; those that differ by no more are alike.
 pub(super) const NEAR: u64 = 16;
 
@@ -152,7 +154,7 @@ impl Lengths {
         }
         // Where they are alike, the next one ends there too.
         let (shortest, longest) = (u64::from(left[0]), u64::from(left[witnesses - 1]));
-        if shortest + shortest / NEAR >= longest {
+        if witnesses >= ALIKE_MIN && shortest + shortest / NEAR >= longest {
             return Some(PageCount((longest - progress).min(most.0)));
         }
         // Past the longest run, what is used stays at `below`.
@@ -194,10 +196,10 @@ mod tests {
     #[test]
     fn a_run_among_equals_goes_as_far_as_they_did() {
         let lengths = after(&[1, 1, 128, 128, 128, 128, 1, 128]);
-        assert_eq!(lengths.window(16, PageCount(256), 85), Some(PageCount(112)));
+        assert_eq!(lengths.window(16, PageCount(256), 85), Some(PageCount(131)));
         assert_eq!(lengths.window(16, PageCount(100), 85), Some(PageCount(100)));
-        let lengths = after(&[1, 1, 128, 128, 128, 100, 1, 128]);
-        assert_eq!(lengths.window(16, PageCount(256), 85), Some(PageCount(125)));
+        let after_as_many = |alike: usize| after(&[128; 40][..alike]).window(16, PageCount(256), 85);
+        assert_eq!([15, 16].map(after_as_many), [Some(PageCount(131)), Some(PageCount(112))]);
     }
 
     #[test]
