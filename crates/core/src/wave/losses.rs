@@ -1,7 +1,8 @@
 //! R12: pages that are gone before they are read, and what is believed of memory then.
 //!
 //! ```text
-//! a reader finds gone what had arrived   thrash: half as much ahead of him, an eighth less memory believed in, fetched again
+//! a reader finds gone what had arrived   thrash: half as much ahead of him, fetched again; an eighth less memory believed in, from the fifth
+//!                                        in an epoch on where there are 300
 //! a few are seen to be gone, of many     the cache drops single pages for reasons of its own: fetched again (but not by a head)
 //! many are seen to be gone               their streams have not asked for them; they ask again for what they may have then, and
 //!                                        have shown how far such runs come (R9); an eighth less memory believed in for as many
@@ -48,6 +49,8 @@ const LOST_FEW: u64 = 64;
 const LOST_SHARE: u64 = 16;
 /// Memory that changes by no more than this share is the same one: a cache's own tables grow and shrink.
 const SAME_MEMORY: u64 = 16;
+/// Where fewer than one in so many streams find pages gone in an epoch, it is not the memory: a device may have taken long for them.
+const THRASHED_SHARE: u64 = 64;
 /// Runs of pages given up that are kept for a driver that asks for them.
 pub(super) const GIVEN_UP_MAX: usize = 64;
 /// Reads that a run is long at most, quiet ones counted, if it is a short one: nothing is fetched ahead of those where much is
@@ -69,7 +72,10 @@ impl Wave {
         if let Some(f) = self.files.get_mut(&id) {
             f.ahead /= 2;
         }
-        self.believe_less();
+        self.robbed_now += 1;
+        if THRASHED_SHARE * self.robbed_now > self.active() {
+            self.believe_less();
+        }
         self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
         match self.streams.get(sid).map(|s| s.course) {
             Some(Course::Stride { .. }) => self.plan_stride(now, sid, pages),
@@ -363,6 +369,20 @@ mod tests {
             }
         }
         assert_eq!(tried, [2, 2, 4, 8, 16, 32, 32, 32]);
+    }
+
+    #[test]
+    fn one_reader_of_many_says_nothing_of_the_memory() {
+        for (streams, thrashes) in [(1, 1), (63, 1), (64, 2), (300, 5)] {
+            let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
+            wave.active_now = streams;
+            let memory = wave.memory_believed;
+            let after = core::array::from_fn::<_, 5, _>(|_| {
+                wave.thrashed(Nanos(1), sid, Extent::new(1000, 1));
+                wave.memory_believed < memory
+            });
+            assert_eq!(after, core::array::from_fn(|i| i + 1 >= thrashes), "{streams}");
+        }
     }
 
     /// The last line of it.

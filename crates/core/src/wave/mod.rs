@@ -236,6 +236,8 @@ pub struct Wave {
     /// Pages lost unread in this epoch, and how many of those have told on the memory believed in.
     lost: u64,
     lost_weighed: u64,
+    /// Readers that found gone what had arrived, in this epoch.
+    robbed_now: u64,
     /// The longest that somebody waited in this epoch and in the one before.
     longest_ns: [u64; 2],
     /// From 1, so that none is the one after [`stream::NEVER`].
@@ -285,6 +287,7 @@ impl Wave {
             credit: 0,
             lost: 0,
             lost_weighed: 0,
+            robbed_now: 0,
             longest_ns: [0; 2],
             epoch: 1,
             epoch_start: Nanos(0),

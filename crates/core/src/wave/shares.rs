@@ -146,7 +146,7 @@ impl Wave {
             self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
             self.came_late = [0, self.came_late[0]];
             let lost_much = self.lost_weighed > 0;
-            (self.lost, self.lost_weighed) = (0, 0);
+            (self.lost, self.lost_weighed, self.robbed_now) = (0, 0, 0);
             self.longest_ns = [0, self.longest_ns[0]];
             // What was believed lost comes back in epochs in which little is lost (R12 recovers, it is never sticky).
             let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
