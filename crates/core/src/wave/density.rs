@@ -339,6 +339,14 @@ impl Density {
         }
     }
 
+    /// Whether `page` lies in a region that was bought. O([`SCALES`] log regions).
+    pub(crate) fn was_bought(&self, page: PageIndex) -> bool {
+        let bought = |(s, scale): (u8, u64)| {
+            self.regions.get(&(s, page.0 / scale)).is_some_and(|region| region.bought)
+        };
+        (0..).zip(SCALES).any(bought)
+    }
+
     /// The region that was bought and holds `page`.
     fn bought(&mut self, page: PageIndex) -> Option<&mut Region> {
         let key = |&(s, scale): &(u8, u64)| {

@@ -27,7 +27,7 @@
 
 use super::stream::{NEVER, Stream, StreamId};
 use super::{File, Wave};
-use crate::units::Nanos;
+use crate::units::{Nanos, PageIndex};
 
 /// Speculation that a run may have out before it has used anything: 2 MiB,
 const SPECULATION_MIN: u64 = 512;
@@ -109,13 +109,15 @@ impl Wave {
     }
 
     /// What is due to a stream: its share, and by use what it has read of all that was read since it began, which must be an eighth of
-    /// the pool before that says half of what it will; and what others have left.
+    /// the pool before that says half of what it will; and what others have left. What it reads out of a region that was bought (R11) was paid
+    /// for by that: there it has its share.
     fn due(&self, f: &File, s: &Stream) -> (u64, u64, u64) {
         let pool = self.pool(f);
         let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
         let (progress, used) = s.begun;
         let all = (self.counters.pages_used - used + pool / 8).max(1);
-        let own = s.progress().saturating_sub(progress).min(all);
+        let bought = f.density.was_bought(PageIndex(s.next.saturating_sub(1)));
+        let own = if bought { 0 } else { s.progress().saturating_sub(progress).min(all) };
         let by_use = (u128::from(pool) * u128::from(own) / u128::from(all)) as u64;
         (self.speculation_share(f), by_use, pool.saturating_sub(others))
     }
@@ -183,7 +185,7 @@ mod tests {
     use super::super::device::tests::play;
     use super::super::stream::Stream;
     use super::super::{Config, Input, Wave};
-    use crate::units::{Bytes, FileId, Nanos};
+    use crate::units::{Bytes, Extent, FileId, Nanos};
 
     /// The worked example at the top.
     #[test]
@@ -223,6 +225,28 @@ mod tests {
         assert_eq!(of(&wave, &small), 52);
         wave.counters.pages_used += 12_288;
         assert_eq!(of(&wave, &small), 189);
+    }
+
+    #[test]
+    fn what_a_region_paid_for_is_no_use_of_a_stream() {
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+        wave.queue(0).device.timed_alone(Nanos::from_ms(8));
+        for page in [2050, 2120, 2180, 2250] {
+            let read = Input::Read { file: FileId(0), pages: Extent::new(page, 8), actor: page as u32 };
+            wave.handle(Nanos::from_ms(page), read);
+        }
+        (wave.active_now, wave.counters.pages_used, wave.dead) = (65, 16_384, wave.unread);
+        let due = |first: u64| {
+            let mut s = Stream::seed(FileId(0), first, 250, Nanos(0));
+            s.begun = (0, 16_384 - 250);
+            (
+                wave.speculation_of(&wave.files[&FileId(0)], &s),
+                wave.speculation_share(&wave.files[&FileId(0)]),
+            )
+        };
+        let ((elsewhere, share), (bought, _)) = (due(100_000), due(2050));
+        assert!(elsewhere > 5 * share && bought == share, "{elsewhere} {bought} {share}");
     }
 
     /// Who waits cannot be heard of; he is there all the same, and has his share.
