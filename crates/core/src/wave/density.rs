@@ -339,32 +339,27 @@ impl Density {
         }
     }
 
-    /// Whether `page` lies in a region that was bought. O([`SCALES`] log regions).
-    pub(crate) fn was_bought(&self, page: PageIndex) -> bool {
-        let bought = |(s, scale): (u8, u64)| {
-            self.regions.get(&(s, page.0 / scale)).is_some_and(|region| region.bought)
-        };
-        (0..).zip(SCALES).any(bought)
+    /// The smallest region that was bought and holds `page`. O([`SCALES`] log regions).
+    fn bought(&self, page: PageIndex) -> Option<(u8, u64)> {
+        let keys = (0..).zip(SCALES.map(|scale| page.0 / scale));
+        keys.into_iter().find(|key| self.regions.get(key).is_some_and(|region| region.bought))
     }
 
-    /// The region that was bought and holds `page`.
-    fn bought(&mut self, page: PageIndex) -> Option<&mut Region> {
-        let key = |&(s, scale): &(u8, u64)| {
-            self.regions.get(&(s, page.0 / scale)).is_some_and(|region| region.bought)
-        };
-        let (s, scale) = (0..).zip(SCALES).find(key)?;
-        self.regions.get_mut(&(s, page.0 / scale))
+    /// Whether `page` lies in a region that was bought.
+    pub(crate) fn was_bought(&self, page: PageIndex) -> bool {
+        self.bought(page).is_some()
     }
 
     /// Pages are gone that nobody has read; whether they were bought. Nobody may come for them: that is known when somebody does.
     pub(crate) fn lost(&mut self, pages: Extent) -> bool {
-        let region = self.bought(pages.start);
+        let region = self.bought(pages.start).and_then(|key| self.regions.get_mut(&key));
         region.map(|region| region.lost += pages.count.0).is_some()
     }
 
     /// Somebody has come for `page`, and it is not there: pages that were bought with it and were gone before anybody read them.
     pub(crate) fn take_lost(&mut self, page: PageIndex) -> u64 {
-        self.bought(page).map_or(0, |region| core::mem::take(&mut region.lost))
+        let region = self.bought(page).and_then(|key| self.regions.get_mut(&key));
+        region.map_or(0, |region| core::mem::take(&mut region.lost))
     }
 
     /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale. O(1) a read:
