@@ -1,7 +1,6 @@
 //! What drivers ask beside their inputs: what the brain itself takes of memory, for those that hold a ceiling over all they
 //! have, which pages are still waited for, and which gaps are worth fetching, for those that are told long lists of what will be read.
 
-use super::stream::StreamId;
 use super::{Explained, File, Flight, Wave};
 use crate::table::PageBit;
 use crate::units::{Bytes, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
@@ -31,9 +30,8 @@ impl Wave {
         let Some(f) = self.files.get(&file).filter(|f| f.table.has(PageBit::Ahead, page)) else {
             return false;
         };
-        let nearest = |entry: Option<(&u64, &StreamId)>| entry.and_then(|(_, &sid)| self.streams.get(sid));
-        let below = nearest(f.forward.range(..=page.0).next_back());
-        let above = nearest(f.backward.range(page.0 + 1..).next());
+        let below = self.streams.below(&f.forward, page);
+        let above = self.streams.above(&f.backward, page);
         below.is_some_and(|s| s.frontier > page.0)
             || above.is_some_and(|s| s.goes_down() && s.frontier <= page.0)
     }

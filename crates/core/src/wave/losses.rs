@@ -39,7 +39,6 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use crate::view::View;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Streams below pages that were dropped that may have asked for them.
@@ -178,11 +177,9 @@ impl Wave {
     /// Whether somebody is to come to `page`: a stream that was not left, or the program has said so. O(log streams).
     fn is_to_come(&self, id: FileId, page: PageIndex) -> bool {
         let f = &self.files[&id];
-        let comes = |entry: Option<(&u64, &StreamId)>| {
-            entry.and_then(|(_, &sid)| self.streams.get(sid)).is_some_and(|s| s.comes_to(page.0))
-        };
-        let below = |places: &BTreeMap<u64, StreamId>| comes(places.range(..=page.0).next_back());
-        let above = |places: &BTreeMap<u64, StreamId>| comes(places.range(page.0 + 1..).next());
+        let comes = |s: Option<&Stream>| s.is_some_and(|s| s.comes_to(page.0));
+        let below = |places| comes(self.streams.below(places, page));
+        let above = |places| comes(self.streams.above(places, page));
         let stream = below(&f.forward) || above(&f.backward) || below(&f.strides) || above(&f.strides);
         stream || f.needed.until(page.0).is_some()
     }

@@ -9,7 +9,8 @@
 //! stride     +--run--+            +--run--+            +--run--+              next = last + period
 //! ```
 
-use crate::units::{Extent, FileId, Nanos, PageCount};
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
 
@@ -261,6 +262,16 @@ impl Streams {
         slot.0 = slot.0.wrapping_add(1);
         self.free.push(id.index);
         Some(stream)
+    }
+
+    /// Of streams by the page that they are expected at, the nearest at `page` or below it. O(log streams).
+    pub(crate) fn below(&self, places: &BTreeMap<u64, StreamId>, page: PageIndex) -> Option<&Stream> {
+        places.range(..=page.0).next_back().and_then(|(_, &sid)| self.get(sid))
+    }
+
+    /// And the nearest above it. O(log streams).
+    pub(crate) fn above(&self, places: &BTreeMap<u64, StreamId>, page: PageIndex) -> Option<&Stream> {
+        places.range(page.0 + 1..).next().and_then(|(_, &sid)| self.get(sid))
     }
 
     /// Streams in turn: those of the next `max` places, all of them where there are no more.
