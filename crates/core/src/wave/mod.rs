@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | reads; misses will do |
 //! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
-//! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries | timed reads; else a miss counts as a wait |
+//! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries, by three connections while nobody knows how long runs are, or that it is a head | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
@@ -34,7 +34,7 @@
 //! read [0,2)     fetch [2,10)     mark 2      R1 start: four times the read
 //! read [4,6)     fetch [10,14)    mark 10     R2 next
 //! read [8,10)    fetch [14,18)    mark 14     R2 next
-//! read [10,12)   fetch [18,572)   mark 151    R3 waited: one latency carries 732 pages at 100 MB/s; R13 lets out 560
+//! read [10,12)   fetch [18,2208)  mark 560    R3 waited: three connections of 100 MB/s carry 2196 pages in one latency
 //! ```
 
 mod by_turns;

@@ -1,7 +1,8 @@
 //! R3, R8, R9, R12, R13, R15: how far ahead of a stream to fetch, and by how much at once.
 //!
 //! ```text
-//! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first
+//! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first;
+//!                                                what three connections carry in a latency while no run has ended
 //!                              cut or raised by  runs that ended (R9)
 //!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
 //!                                                of three quarters more of both, since half is out on average
@@ -11,7 +12,7 @@ use super::device::PIECE_MIN;
 use super::lengths::Lengths;
 use super::plan::LOOKED;
 use super::queue::{Queue, SLICE_TRIPS, piece_pages};
-use super::shares::AHEAD_MIN;
+use super::shares::{AHEAD_MIN, UNITS_FIRST};
 use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave};
 use crate::decision::Why;
@@ -89,9 +90,9 @@ impl Wave {
         let (own, others) =
             if down { (&f.lengths_down, &self.lengths_down) } else { (f.runs(), &self.lengths) };
         let unknown = !own.known() && !others.known();
-        let paid = if s.reads > 2 && unknown { s.paid.max(f.paid) } else { 0 };
+        let paid = if s.reads > 2 && unknown { self.opened_by(f, s) } else { 0 };
         let promise = (PROMISE * s.progress().max(s.request)).max(paid);
-        let mut target = s.ahead.max(f.ahead).min(promise.max(AHEAD_MIN));
+        let mut target = s.ahead.max(f.ahead).max(paid).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
         let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.wait_pages(f));
@@ -128,6 +129,14 @@ impl Wave {
             (target, why) = (proved, Why("R12 much is lost unread"));
         }
         (target, why)
+    }
+
+    /// Pages that a stream may have ahead of it because it, or one of its file, has waited: what one latency carries; three times as much
+    /// where the device may have several connections, for it costs no more time, and nobody knows yet how long runs are: 2,196 on s3. Not
+    /// downwards, where what its reader needs first is sent last.
+    fn opened_by(&self, f: &File, s: &Stream) -> u64 {
+        let connections = if self.trip(f) > 0 || s.course == Course::Backward { 1 } else { UNITS_FIRST };
+        connections * s.paid.max(f.paid)
     }
 
     /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it

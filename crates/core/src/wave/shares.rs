@@ -32,7 +32,7 @@ use crate::units::{Nanos, PageIndex};
 /// Speculation that a run may have out before it has used anything: 2 MiB,
 const SPECULATION_MIN: u64 = 512;
 /// or what so many connections of the device carry in a latency: with two streams each opens its window as if it were alone.
-const UNITS_FIRST: u64 = 3;
+pub(super) const UNITS_FIRST: u64 = 3;
 /// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
 /// object store.
 pub(super) const SPECULATION_MAX: u64 = 12288;
