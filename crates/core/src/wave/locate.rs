@@ -138,7 +138,8 @@ impl Wave {
         }
         let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
         if used_before {
-            let history = if f.told_all {
+            // What was bought (R11) is there whether anybody read it or not: only what was read is history.
+            let history = if f.told_all || f.density.was_bought(PageIndex(q - 1)) {
                 let before = Extent::between(PageIndex(q).back(HISTORY_MAX), PageIndex(q));
                 f.table.runs(PageBit::Used, before).last().map_or(0, |run| run.count.0)
             } else {
@@ -596,5 +597,27 @@ impl Wave {
         if left != id {
             self.leave_file(left);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::tests::{fetched_ahead, region_bought};
+    use super::*;
+
+    /// What is there before a read says that somebody has come so far; but of a bought region all is there.
+    #[test]
+    fn of_what_was_bought_only_what_was_read_is_history() {
+        let mut wave = region_bought();
+        let place = |wave: &Wave, page| wave.place(FileId(0), Extent::new(page, 8));
+        wave.streams = Default::default();
+        while let Some(super::super::Action::Fetch { id, .. }) = wave.poll(Nanos::from_ms(3000)) {
+            wave.handle(Nanos::from_ms(3000), super::super::Input::Arrived { fetch: id });
+        }
+        assert_eq!(place(&wave, 2188), Place::History(8));
+        let (mut wave, _) = fetched_ahead(Extent::new(1000, 100), 1099);
+        wave.streams = Default::default();
+        wave.files.get_mut(&FileId(0)).unwrap().table.set(PageBit::Used, Extent::new(1040, 1));
+        assert_eq!(place(&wave, 1041), Place::History(41));
     }
 }

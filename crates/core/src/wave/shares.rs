@@ -184,8 +184,9 @@ mod tests {
     use super::super::device::Device;
     use super::super::device::tests::play;
     use super::super::stream::Stream;
+    use super::super::stream::tests::region_bought;
     use super::super::{Config, Input, Wave};
-    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use crate::units::{Bytes, FileId, Nanos};
 
     /// The worked example at the top.
     #[test]
@@ -229,13 +230,7 @@ mod tests {
 
     #[test]
     fn what_a_region_paid_for_is_no_use_of_a_stream() {
-        let mut wave = Wave::new(Config::default());
-        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
-        wave.queue(0).device.timed_alone(Nanos::from_ms(8));
-        for page in [2050, 2120, 2180, 2250] {
-            let read = Input::Read { file: FileId(0), pages: Extent::new(page, 8), actor: page as u32 };
-            wave.handle(Nanos::from_ms(page), read);
-        }
+        let mut wave = region_bought();
         (wave.active_now, wave.counters.pages_used, wave.dead) = (65, 16_384, wave.unread);
         let due = |first: u64| {
             let mut s = Stream::seed(FileId(0), first, 250, Nanos(0));

@@ -321,6 +321,18 @@ pub(super) mod tests {
         (wave, sid)
     }
 
+    /// On a head of 8 ms, file 0 of 1 GiB, of which four reads have just bought [2048, 2304) (R11).
+    pub(in super::super) fn region_bought() -> Wave {
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+        wave.queue(0).device.timed_alone(Nanos::from_ms(8));
+        for page in [2050, 2120, 2180, 2250] {
+            let read = Input::Read { file: FileId(0), pages: Extent::new(page, 8), actor: page as u32 };
+            wave.handle(Nanos::from_ms(page), read);
+        }
+        wave
+    }
+
     #[test]
     fn a_name_outlives_its_stream_without_naming_another() {
         let mut streams = Streams::default();
