@@ -128,14 +128,17 @@ impl Engine {
 
     /// Does something under the lock, and what follows from it without.
     pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Brain, Nanos) -> T) -> T {
-        let now = self.now();
-        let (result, orders) = {
-            let mut brain = lock(&self.brain);
-            let result = act(&mut brain, now);
-            (result, brain.take_orders())
-        };
-        self.obey(orders);
+        let (result, orders) = self.decide(act);
+        self.obey(orders, 0);
         result
+    }
+
+    /// Does something under the lock, and says what follows from it.
+    fn decide<T>(&self, act: impl FnOnce(&mut Brain, Nanos) -> T) -> (T, Orders) {
+        let now = self.now();
+        let mut brain = lock(&self.brain);
+        let result = act(&mut brain, now);
+        (result, brain.take_orders())
     }
 
     /// [`Engine::with`] for a reader who may bring his own pages himself: on a device that answers at once, waking a thread for
@@ -145,28 +148,24 @@ impl Engine {
         file: &FileShared,
         act: impl FnOnce(&mut Brain, Nanos) -> T,
     ) -> T {
-        let now = self.now();
-        let (result, mut orders) = {
-            let mut brain = lock(&self.brain);
-            let result = act(&mut brain, now);
-            (result, brain.take_orders())
-        };
+        let (result, mut orders) = self.decide(act);
         let is_own = |flight: &Arc<Flight>| flight.fetch.is_none() && flight.file.number == file.number;
         let own =
             orders.send.iter().position(is_own).filter(|_| file.is_quick()).map(|at| orders.send.remove(at));
-        self.obey(orders);
+        self.obey(orders, 0);
         let own = own.filter(|flight| flight.claim());
         if let Some(flight) = &own {
-            self.perform(&Job::own(Arc::clone(flight)));
+            self.perform(&Job::own(Arc::clone(flight)), 0);
         }
         result
     }
 
-    fn obey(self: &Arc<Self>, orders: Orders) {
+    /// Sees that it is done; `free` of the flights the caller will take when he is through with what he does.
+    fn obey(self: &Arc<Self>, orders: Orders, free: usize) {
         for (flight, error) in orders.land {
             flight.land(Err(error));
         }
-        self.pool.send(self, orders.send);
+        self.pool.send(self, orders.send, free);
     }
 
     pub(crate) fn open(self: &Arc<Self>, storage: Box<dyn Storage>) -> Arc<FileShared> {
@@ -194,18 +193,19 @@ impl Engine {
     /// What a thread of the pool does with its life.
     pub(crate) fn serve(self: Arc<Self>) {
         while let Some(job) = self.pool.next(true) {
-            self.perform(&job);
+            self.perform(&job, 1);
         }
     }
 
     /// Where no thread can be had, whoever lined work up does it.
     pub(crate) fn serve_what_waits(self: &Arc<Self>) {
         while let Some(job) = self.pool.next(false) {
-            self.perform(&job);
+            self.perform(&job, 1);
         }
     }
 
-    fn perform(self: &Arc<Self>, job: &Job) {
+    /// Does a job, and sees that what follows from it is done; `free` of those flights the caller will take next.
+    fn perform(self: &Arc<Self>, job: &Job, free: usize) {
         let flights = &job.flights;
         let mut runs: Vec<Vec<Run>> = flights.iter().map(|flight| flight.take_runs()).collect();
         let together = self.bring(flights, &mut runs);
@@ -224,12 +224,13 @@ impl Engine {
             }
         }
         self.pool.done(job);
-        self.with(|brain, now| {
+        let ((), orders) = self.decide(|brain, now| {
             for ((flight, runs), outcome) in flights.iter().zip(runs).zip(&outcomes) {
                 brain.settle(now, flight, runs, outcome.is_ok());
             }
             brain.pump(now);
         });
+        self.obey(orders, free);
         for (flight, outcome) in flights.iter().zip(outcomes) {
             flight.land(outcome);
         }

@@ -177,13 +177,14 @@ impl Pool {
         lock(&self.lines).threads_max / 4
     }
 
-    /// Lines flights up and sees that there are threads for them.
-    pub(crate) fn send(&self, engine: &Arc<Engine>, flights: Vec<Arc<Flight>>) {
+    /// Lines flights up and sees that there are threads for them, beside `free` that come by themselves: mostly one flight has landed and
+    /// one follows from it, and to wake a thread for that while another goes to sleep takes longer than a fast device does.
+    pub(crate) fn send(&self, engine: &Arc<Engine>, flights: Vec<Arc<Flight>>, free: usize) {
         if flights.is_empty() {
             return;
         }
         let mut lines = lock(&self.lines);
-        let mut wanted = flights.len();
+        let mut wanted = flights.len().saturating_sub(free);
         for flight in flights {
             lines.push(flight);
         }
@@ -208,7 +209,7 @@ impl Pool {
     /// Somebody waits for a flight that is lined up.
     pub(crate) fn promote(&self, engine: &Arc<Engine>, flight: &Arc<Flight>) {
         if !flight.is_claimed() {
-            self.send(engine, vec![Arc::clone(flight)]);
+            self.send(engine, vec![Arc::clone(flight)], 0);
         }
     }
 
