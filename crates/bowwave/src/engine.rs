@@ -160,7 +160,7 @@ impl Engine {
         result
     }
 
-    /// Sees that it is done; `free` of the flights the caller will take when he is through with what he does.
+    /// Sees that orders are carried out; `free` of their flights the caller will take next.
     fn obey(self: &Arc<Self>, orders: Orders, free: usize) {
         for (flight, error) in orders.land {
             flight.land(Err(error));

@@ -345,6 +345,12 @@ impl Density {
         keys.into_iter().find(|key| self.regions.get(key).is_some_and(|region| region.bought))
     }
 
+    /// That region.
+    fn bought_mut(&mut self, page: PageIndex) -> Option<&mut Region> {
+        let key = self.bought(page)?;
+        self.regions.get_mut(&key)
+    }
+
     /// Whether `page` lies in a region that was bought.
     pub(crate) fn was_bought(&self, page: PageIndex) -> bool {
         self.bought(page).is_some()
@@ -352,14 +358,12 @@ impl Density {
 
     /// Pages are gone that nobody has read; whether they were bought. Nobody may come for them: that is known when somebody does.
     pub(crate) fn lost(&mut self, pages: Extent) -> bool {
-        let region = self.bought(pages.start).and_then(|key| self.regions.get_mut(&key));
-        region.map(|region| region.lost += pages.count.0).is_some()
+        self.bought_mut(pages.start).map(|region| region.lost += pages.count.0).is_some()
     }
 
     /// Somebody has come for `page`, and it is not there: pages that were bought with it and were gone before anybody read them.
     pub(crate) fn take_lost(&mut self, page: PageIndex) -> u64 {
-        let region = self.bought(page).and_then(|key| self.regions.get_mut(&key));
-        region.map_or(0, |region| core::mem::take(&mut region.lost))
+        self.bought_mut(page).map_or(0, |region| core::mem::take(&mut region.lost))
     }
 
     /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale. O(1) a read:

@@ -602,22 +602,18 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stream::tests::{fetched_ahead, region_bought};
+    use super::super::stream::Streams;
+    use super::super::stream::tests::{buy_region, fetched_ahead};
     use super::*;
 
     /// What is there before a read says that somebody has come so far; but of a bought region all is there.
     #[test]
     fn of_what_was_bought_only_what_was_read_is_history() {
-        let mut wave = region_bought();
-        let place = |wave: &Wave, page| wave.place(FileId(0), Extent::new(page, 8));
-        wave.streams = Default::default();
-        while let Some(super::super::Action::Fetch { id, .. }) = wave.poll(Nanos::from_ms(3000)) {
-            wave.handle(Nanos::from_ms(3000), super::super::Input::Arrived { fetch: id });
-        }
-        assert_eq!(place(&wave, 2188), Place::History(8));
         let (mut wave, _) = fetched_ahead(Extent::new(1000, 100), 1099);
-        wave.streams = Default::default();
+        buy_region(&mut wave);
         wave.files.get_mut(&FileId(0)).unwrap().table.set(PageBit::Used, Extent::new(1040, 1));
-        assert_eq!(place(&wave, 1041), Place::History(41));
+        wave.streams = Streams::default();
+        let place = |page| wave.place(FileId(0), Extent::new(page, 8));
+        assert_eq!((place(1041), place(2188)), (Place::History(41), Place::History(8)));
     }
 }

@@ -184,7 +184,7 @@ mod tests {
     use super::super::device::Device;
     use super::super::device::tests::play;
     use super::super::stream::Stream;
-    use super::super::stream::tests::region_bought;
+    use super::super::stream::tests::buy_region;
     use super::super::{Config, Input, Wave};
     use crate::units::{Bytes, FileId, Nanos};
 
@@ -230,7 +230,9 @@ mod tests {
 
     #[test]
     fn what_a_region_paid_for_is_no_use_of_a_stream() {
-        let mut wave = region_bought();
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+        buy_region(&mut wave);
         (wave.active_now, wave.counters.pages_used, wave.dead) = (65, 16_384, wave.unread);
         let due = |first: u64| {
             let mut s = Stream::seed(FileId(0), first, 250, Nanos(0));

@@ -300,7 +300,7 @@ impl Streams {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{Config, Input, Wave};
+    use super::super::{Action, Config, Input, Wave};
     use super::*;
     use crate::table::PageBit;
     use crate::units::Bytes;
@@ -321,16 +321,18 @@ pub(super) mod tests {
         (wave, sid)
     }
 
-    /// On a head of 8 ms, file 0 of 1 GiB, of which four reads have just bought [2048, 2304) (R11).
-    pub(in super::super) fn region_bought() -> Wave {
-        let mut wave = Wave::new(Config::default());
-        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+    /// Four reads on a head of 8 ms buy this region of file 0 (R11), and what was missing of it comes.
+    pub(in super::super) fn buy_region(wave: &mut Wave) -> Extent {
         wave.queue(0).device.timed_alone(Nanos::from_ms(8));
         for page in [2050, 2120, 2180, 2250] {
             let read = Input::Read { file: FileId(0), pages: Extent::new(page, 8), actor: page as u32 };
             wave.handle(Nanos::from_ms(page), read);
         }
-        wave
+        let now = Nanos::from_ms(2300);
+        while let Some(Action::Fetch { id, .. }) = wave.poll(now) {
+            wave.handle(now, Input::Arrived { fetch: id });
+        }
+        Extent::new(2048, 256)
     }
 
     #[test]
