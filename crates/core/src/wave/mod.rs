@@ -15,7 +15,7 @@
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | reads; misses will do |
 //! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
 //! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries, by three connections while nobody knows how long runs are, or that it is a head | timed reads; else a miss counts as a wait |
-//! | R4 context | no stream, but the page before was read: the cache's history is the stream | event or sampled |
+//! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round | reads |
 //! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; a head goes apart only after the fourth | reads; marks only: learns from misses |
