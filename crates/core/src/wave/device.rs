@@ -54,6 +54,8 @@ pub(crate) struct Device {
     alone_ns: u64,
     flight_max: u32,
     in_flight: u32,
+    /// Those of them that did not continue the one sent before.
+    jumping: u32,
     /// Whether the limit held anything back since it last changed.
     limited: bool,
     /// Requests finished since the limit last changed, and how many of them took more than one and a half times their best.
@@ -84,6 +86,7 @@ impl Default for Device {
             alone_ns: 0,
             flight_max: FLIGHT_MIN,
             in_flight: 0,
+            jumping: 0,
             limited: false,
             finished: 0,
             slow: 0,
@@ -118,15 +121,10 @@ pub struct Learnt {
 pub(crate) struct Sent {
     /// It did not continue the one sent before.
     jump: bool,
-    /// Of ours so many were under way then, with it.
-    together: u32,
-}
-
-impl Sent {
     /// None of ours was under way.
-    fn alone(self) -> bool {
-        self.together == 1
-    }
+    alone: bool,
+    /// Of ours so many were under way then that had jumped, with it.
+    jumping: u32,
 }
 
 /// The last few times of a size class.
@@ -347,14 +345,15 @@ impl Device {
             self.round_bytes = 0;
         }
         self.in_flight += 1;
-        Sent { jump, together: self.in_flight }
+        self.jumping += u32::from(jump);
+        Sent { jump, alone: self.in_flight == 1, jumping: self.jumping }
     }
 
     /// A request of ours of `bytes` has arrived `took` after it went out.
     pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, sent: Sent) {
-        self.gone();
+        self.gone(sent);
         let class = class(bytes);
-        if sent.alone() {
+        if sent.alone {
             self.first_ns[class] = self.first[class].push(took.0.max(1));
         }
         // What is seen of our own requests is seen late: they are held against one that nothing of ours delayed.
@@ -363,12 +362,12 @@ impl Device {
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
         self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
         // The first to come back tells a latency, though it may have been sent behind others: all that follows stands on one.
-        if sent.alone() || self.latency().is_none() {
+        if sent.alone || self.latency().is_none() {
             self.timed(now, bytes, took);
         }
         let carrying_ns = self.carrying_ns(bytes.0);
-        let (Sent { jump, together }, last) = (sent, self.in_flight == 0);
-        let arrival = Arrival { took_ns: took.0, carrying_ns, jump, together, last };
+        let (Sent { jump, jumping, .. }, last) = (sent, self.in_flight == 0);
+        let arrival = Arrival { took_ns: took.0, carrying_ns, jump, jumping, last };
         self.jumps.arrived(now, arrival, self.latency().map_or(0, |l| l.0));
         self.burst_bytes += bytes.0;
         if self.in_flight == 0 && self.burst_bytes >= BURST_MIN {
@@ -400,8 +399,9 @@ impl Device {
     }
 
     /// A request of ours is not in flight any more, whatever became of it.
-    pub(crate) fn gone(&mut self) {
+    pub(crate) fn gone(&mut self, sent: Sent) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.jumping = self.jumping.saturating_sub(u32::from(sent.jump));
     }
 }
 

@@ -520,7 +520,7 @@ impl Wave {
             if sent {
                 queue.device.finished(now, flight.ours.bytes(), now.since(flight.issued), flight.sent);
             } else {
-                queue.device.gone();
+                queue.device.gone(flight.sent);
             }
         }
     }
@@ -530,7 +530,7 @@ impl Wave {
         self.counters.fetches_failed += 1;
         if let Some(queue) = self.queues.get_mut(&flight.device) {
             queue.back(flight.file, flight.pages);
-            queue.device.gone();
+            queue.device.gone(flight.sent);
         }
         self.forget(flight.file, flight.pages, false);
     }

@@ -230,12 +230,14 @@ impl Queue {
 
     /// A request for `pages` goes out.
     pub(super) fn sent(&mut self, now: Nanos, file: FileId, pages: Extent) -> Sent {
-        let jump = self.last_end != (file, pages.start.0);
-        self.run = if jump { pages.count.0 } else { self.run + pages.count.0 };
+        let begin = (file, pages.start.0);
+        let follows = self.last_end == begin;
+        self.run = if follows { self.run + pages.count.0 } else { pages.count.0 };
         self.last_end = (file, pages.end().0);
-        let run = self.ends.remove(&(file, pages.start.0)).unwrap_or(0) + pages.count.0;
-        self.ends.insert(self.last_end, run);
-        self.device.issued(now, jump)
+        // What continues a request that is on its way is no jump either: a head is on its way there.
+        let continued = self.ends.remove(&begin);
+        self.ends.insert(self.last_end, continued.unwrap_or(0) + pages.count.0);
+        self.device.issued(now, !follows && continued.is_none())
     }
 
     /// It has come back.
