@@ -16,12 +16,14 @@
 //! s3, files of 8 MiB, 8 requests                40 ms, which is less than the 84 ms that one connection takes: nothing
 //! hdd, members of an archive, one at a time     8 ms each, and each came one latency after it was sent: no word
 //! hdd, beside one that its reader waits for     9 ms, 4 of them after what came before: the head was there, and one jump is not four
+//! the same, 6 ms after it was sent              sooner than any that jumps: none
 //! ```
 //!
-//! What comes behind a jump without one tells of it for a latency's worth of carrying. Of 400 ms in order it would be told that they were
-//! 416, since nobody knows the rate so well, and eight jumps would seem to have cost 2 ms more each than they did, or nothing.
+//! What comes behind a jump without one tells of it for a latency's worth of carrying, and of a leg what was sent before the jump was
+//! back. Of 400 ms in order it would be told that they were 416, since nobody knows the rate so well, and eight jumps would seem to
+//! have cost 2 ms more each than they did, or nothing.
 //!
-//! Eight jumps make a figure, and each figure weighs as much as all before it.
+//! Four jumps make the first figure, eight one of those that follow, and each weighs as much as all before it.
 
 use crate::units::Nanos;
 
@@ -30,7 +32,9 @@ use crate::units::Nanos;
 const TOGETHER_MIN: u32 = 4;
 /// Requests that a device is taken to overlap at most.
 const OVERLAP_MAX: u64 = 16;
-/// Jumps after which the overlap is reckoned.
+/// Jumps after which the overlap is reckoned first: two readers in turn may jump no more often before they have what they need.
+const JUMPS_FIRST: u64 = 4;
+/// And again.
 const JUMPS: u64 = 8;
 
 /// What is known of jumps.
@@ -56,6 +60,8 @@ pub(super) struct Jumps {
 /// A jump that its own latency may explain, and what came behind it.
 #[derive(Clone, Copy, Debug)]
 struct Leg {
+    /// When the jump arrived: what was sent later says how soon it was asked for.
+    arrived: Nanos,
     busy_ns: u64,
     carrying_ns: u64,
     /// Time that the bytes of all of it take.
@@ -111,21 +117,27 @@ impl Jumps {
         let gap_ns = now.since(core::mem::replace(&mut self.since, now)).0;
         let stood = a.took_ns.saturating_sub(gap_ns) >= latency_ns;
         let prompt = a.jumping >= TOGETHER_MIN && 2 * a.took_ns <= 3 * (latency_ns + a.carrying_ns);
-        if (stood || prompt) && (a.jump || self.behind_ns > 0) {
+        // Sooner than any that jumps: its reader had brought the head there.
+        let beside = a.jump && 8 * a.took_ns < 7 * latency_ns;
+        let jump = a.jump && !beside;
+        if (stood || prompt) && (jump || self.behind_ns > 0) {
             self.busy_ns += gap_ns;
             self.carrying_ns += a.carrying_ns;
         }
-        self.behind_ns = if a.jump { latency_ns } else { self.behind_ns.saturating_sub(a.carrying_ns) };
+        let behind_ns = if beside { 0 } else { self.behind_ns.saturating_sub(a.carrying_ns) };
+        self.behind_ns = if jump { latency_ns } else { behind_ns };
         if a.jump {
             self.close_leg(latency_ns);
+        }
+        if jump {
             if stood || prompt {
                 self.jumps += 1;
                 self.flying += u64::from(a.jumping);
             } else {
                 let (busy_ns, carrying_ns, jumping) = (gap_ns, a.carrying_ns, a.jumping);
-                self.leg = Some(Leg { busy_ns, carrying_ns, length_ns: carrying_ns, jumping });
+                self.leg = Some(Leg { arrived: now, busy_ns, carrying_ns, length_ns: carrying_ns, jumping });
             }
-        } else if let Some(leg) = &mut self.leg {
+        } else if let Some(leg) = self.leg.as_mut().filter(|leg| a.took_ns >= now.since(leg.arrived).0) {
             leg.length_ns += a.carrying_ns;
             if !stood {
                 leg.busy_ns += gap_ns.min(a.carrying_ns);
@@ -135,7 +147,7 @@ impl Jumps {
         if a.last {
             self.close_leg(latency_ns);
         }
-        if self.jumps >= JUMPS {
+        if self.jumps >= if self.weighed { JUMPS } else { JUMPS_FIRST } {
             self.reckon(latency_ns);
         }
     }
@@ -196,19 +208,24 @@ mod tests {
         assert_eq!(overlap_after(99, 1, 24, 8_000, false), None, "members on hdd");
     }
 
-    /// The head was brought there by what the reader reads himself.
+    /// The head was brought there by what the reader reads himself, or what follows was asked for later and seen late.
     #[test]
     fn what_lies_beside_a_reader_s_own_read_says_nothing() {
-        let mut jumps = Jumps::default();
-        for i in 0..99 {
-            for (at_us, jump) in [(6_000, false), (6_100, false), (6_200, false), (10_000, true)] {
-                let (took_ns, carrying_ns) = (9_300_000, 800_000);
-                let arrival = Arrival { took_ns, carrying_ns, jump, jumping: 1, last: jump };
-                jumps.arrived(Nanos::from_us(20_000 * i + at_us), arrival, 8_000_000);
+        let behind_others = [(6_000, 9_300, false), (6_100, 9_300, false), (10_000, 9_300, true)];
+        let before_others = [(6_500, 6_500, true), (7_800, 6_500, false), (20_000, 6_500, false)];
+        let seen_late = [(9_000, 9_000, true), (16_500, 6_500, false), (16_500, 6_500, false)];
+        for arrivals in [behind_others, before_others, seen_late] {
+            let mut jumps = Jumps::default();
+            for i in 0..99 {
+                jumps.begun(Nanos::from_us(40_000 * i));
+                for (k, (at_us, took_us, jump)) in arrivals.into_iter().enumerate() {
+                    let (took_ns, carrying_ns) = (took_us * 1000, 4_000_000);
+                    let arrival = Arrival { took_ns, carrying_ns, jump, jumping: 1, last: k == 2 };
+                    jumps.arrived(Nanos::from_us(40_000 * i + at_us), arrival, 8_000_000);
+                }
             }
-            jumps.begun(Nanos::from_us(20_000 * (i + 1)));
+            assert!(!jumps.weighed());
         }
-        assert!(!jumps.weighed());
     }
 
     /// 50 windows in order between two jumps take 4 % longer than they are thought to.
