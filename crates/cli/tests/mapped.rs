@@ -16,6 +16,8 @@ use serde_json::Value;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 1024;
+/// Pages touched of a file far away.
+const FAR: usize = 240;
 const DO: &str = "BOWWAVE_TEST_DO";
 const DIR: &str = "BOWWAVE_TEST_DIR";
 /// Under which observer: `preload`, `outside`, or `bpf` and `perf` for either way of that.
@@ -71,6 +73,49 @@ fn a_mapping_is_steered_after_its_descriptor_was_closed() {
     let used =
         report["files"].as_array().unwrap().iter().find(|f| f["path"].as_str().unwrap().ends_with("data"));
     assert!(used.is_some_and(|f| f["used"].as_u64().unwrap() > 0), "{report}");
+}
+
+/// A program comes from a fast disk, as most do. Its touches of a file far away are watched all the time nonetheless.
+#[test]
+fn a_fast_device_beside_it_does_not_hide_a_slow_one() {
+    if std::env::var(OBSERVER).is_ok_and(|observer| observer != "preload") {
+        println!("skipped: from outside each fault is told, on whatever device");
+        return;
+    }
+    let dir = temporary();
+    let mut stores = Vec::new();
+    for (name, model) in [("near", "lat=100us,bw=4GB/s,slots=64"), ("far", "lat=4ms,bw=1GB/s,slots=16")] {
+        let (at, ready) = (dir.path().join(name), dir.path().join(name.to_owned() + ".ready"));
+        fs::create_dir(&at).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bowwave"));
+        command
+            .arg("slow")
+            .arg(&at)
+            .args(["--device", model, "--exit-with-parent", "--ready-file"])
+            .arg(&ready);
+        let mut store =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !ready.exists() {
+            if store.try_wait().unwrap().is_some() {
+                println!("skipped: no slow store without root and /dev/fuse");
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        stores.push(store);
+    }
+    let report = run(dir.path(), &[], "far");
+    for mut store in stores {
+        // SAFETY: a plain system call; the child has not been waited for, so its number is its own.
+        unsafe { libc::kill(store.id() as i32, libc::SIGTERM) };
+        store.wait().unwrap();
+    }
+    if report["faults_known_by"] != "perf samples" {
+        println!("skipped: perf is refused here");
+        return;
+    }
+    let told = report["faults"].as_u64().unwrap();
+    assert!(told >= (FAR * 9 / 10) as u64, "{told} of {FAR}: {report}");
 }
 
 #[test]
@@ -216,6 +261,25 @@ fn program() {
             thread::sleep(Duration::from_millis(300));
             (0..PAGES).for_each(|page| map.check(7, page));
             thread::sleep(Duration::from_millis(300));
+        }
+        "far" => {
+            let [near, far] = ["near", "far"].map(|name| File::open(dir.join(name).join("big/000")).unwrap());
+            let mut page = [0u8; PAGE];
+            // Over a gigabyte: nothing gathers.
+            let places = |step: usize| (0..).map(move |i: usize| (i * step + i * i * 37) % (1 << 18) * PAGE);
+            for at in places(6151).take(40) {
+                near.read_exact_at(&mut page, at as u64).unwrap();
+            }
+            // SAFETY: a new mapping at an address of the kernel's choice, of a file that is larger.
+            let map = unsafe {
+                libc::mmap(ptr::null_mut(), 1 << 30, libc::PROT_READ, libc::MAP_SHARED, far.as_raw_fd(), 0)
+            };
+            assert_ne!(map, libc::MAP_FAILED);
+            thread::sleep(Duration::from_millis(300));
+            for at in places(7919).take(FAR) {
+                // SAFETY: inside the mapping.
+                unsafe { map.cast::<u8>().add(at).read_volatile() };
+            }
         }
         "read" => {
             let file = File::open(dir.join("data")).unwrap();

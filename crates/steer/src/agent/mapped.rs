@@ -115,6 +115,8 @@ pub(super) struct Mapped {
     /// Whether it rested since page tables were looked at last.
     rested: bool,
     lately: Nanos,
+    /// Whether the latest touch was of a file on a device that is known to be no fast one: others of the run may be.
+    slow: bool,
     scanned: Nanos,
     scan_gap: Nanos,
     scan_ns: u64,
@@ -256,8 +258,7 @@ impl State {
         }
         let (now, watch) = (self.now(), self.watch_ns());
         let lately = now.since(self.mapped.lately).0 < LATELY_NS + REST * watch.0;
-        let cheap = self.latency_min().is_none() || self.is_fast();
-        let in_vain = lately && cheap && self.vain > VAIN_TOUCHES;
+        let in_vain = lately && !self.mapped.slow && self.vain > VAIN_TOUCHES;
         let turn = self.mapped.turn.next(now, in_vain, watch);
         if turn != self.mapped.turn {
             let rests = matches!(turn, Turn::Resting(_));
@@ -312,6 +313,9 @@ impl State {
         self.mapped.lately = now;
         self.active = now;
         held.active = now;
+        let latency = self.wave.device(held.origin.dev).and_then(|device| device.latency);
+        let fast = latency.is_some_and(|latency| latency.0 < FAST_NS);
+        self.mapped.slow = latency.is_some() && !fast;
         let end = PageIndex(held.size.div_ceil(PAGE_SIZE));
         let all = Extent::new(place.page, count).intersection(Extent::between(PageIndex(0), end));
         if all.is_empty() {
@@ -321,7 +325,7 @@ impl State {
         let file = FileId(u64::from(slot));
         let unknown = !self.wave.resident(file, last.start);
         let alone = self.stands_alone(slot, last.start);
-        let tired = self.vain > VAIN_TOUCHES && self.is_fast();
+        let tired = self.vain > VAIN_TOUCHES && fast;
         if tired && alone && unknown && waited == Some(true) && !self.is_chosen() {
             self.count_missed(slot, 1);
             self.account_used(slot, last);
@@ -452,11 +456,6 @@ impl State {
             }
         }
         None
-    }
-
-    /// Whether a device of the run answers so soon that what we do beside its reader counts.
-    fn is_fast(&self) -> bool {
-        self.latency_min().is_some_and(|latency| latency.0 < FAST_NS)
     }
 
     /// Whether a touch that stands alone, after many in vain, is one of those that are told all the same.
