@@ -376,8 +376,7 @@ impl Wave {
         let rate = queue.device.bulk_rate();
         let terms = Terms {
             gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
-            overlaps: queue.device.trip_pages() == 0,
-            overlap_is_known: queue.device.overlaps(),
+            overlaps: queue.device.weighed().then(|| queue.device.overlaps()),
             rate_is_known: queue.device.rate().is_some(),
             most: self.memory_believed / 4,
         };
