@@ -349,8 +349,8 @@ impl Device {
         Sent { jump, alone: self.in_flight == 1, jumping: self.jumping }
     }
 
-    /// A request of ours of `bytes` has arrived `took` after it went out.
-    pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, sent: Sent) {
+    /// A request of ours of `bytes` has arrived `took` after it went out; it continues the one that came before it, or not.
+    pub(crate) fn finished(&mut self, now: Nanos, bytes: Bytes, took: Nanos, sent: Sent, follows: bool) {
         self.gone(sent);
         let class = class(bytes);
         if sent.alone {
@@ -366,7 +366,7 @@ impl Device {
             self.timed(now, bytes, took);
         }
         let carrying_ns = self.carrying_ns(bytes.0);
-        let (Sent { jump, jumping, .. }, last) = (sent, self.in_flight == 0);
+        let (jump, jumping, last) = (sent.jump && !follows, sent.jumping, self.in_flight == 0);
         let arrival = Arrival { took_ns: took.0, carrying_ns, jump, jumping, last };
         self.jumps.arrived(now, arrival, self.latency().map_or(0, |l| l.0));
         self.burst_bytes += bytes.0;
@@ -428,7 +428,7 @@ pub(super) mod tests {
             let Some(Reverse((done, issued))) = flying.pop() else { break };
             now = done;
             let sent = sent.pop_front().unwrap();
-            device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued), sent);
+            device.finished(Nanos(now), Bytes(131_072), Nanos(now - issued), sent, false);
         }
         device
     }
@@ -461,7 +461,7 @@ pub(super) mod tests {
         let sent: alloc::vec::Vec<Sent> = (0..count).map(|i| device.issued(begun, i == 0)).collect();
         for (i, sent) in (1..).zip(sent) {
             *now = Nanos(begun.0 + 8_000_000 + i * pages * 40_960);
-            device.finished(*now, bytes, Nanos(now.0 - begun.0), sent);
+            device.finished(*now, bytes, Nanos(now.0 - begun.0), sent, false);
         }
     }
 
@@ -487,7 +487,7 @@ pub(super) mod tests {
         let sent: alloc::vec::Vec<Sent> = (0..8).map(|_| device.issued(Nanos(0), true)).collect();
         for (i, &sent) in (1..).zip(sent[1..].iter().chain(&sent[..1])) {
             let took = Nanos::from_ms(if i < 8 { 30 } else { 122 });
-            device.finished(took, Bytes(4096), took, sent);
+            device.finished(took, Bytes(4096), took, sent, false);
             assert_eq!(device.latency(), Some(Nanos::from_ms(30)));
             assert!(i == 8 || device.rate().is_none(), "what comes in one latency is no rate");
             assert!(device.has_room(0) && device.flight_max() == 44, "as many as such a pipe takes, twice");

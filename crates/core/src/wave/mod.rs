@@ -516,9 +516,10 @@ impl Wave {
         }
         self.arrivals.push_back((now, flight.file, flight.pages));
         if let Some(queue) = self.queues.get_mut(&flight.device) {
-            queue.back(flight.file, flight.pages);
+            let follows = queue.back(flight.file, flight.pages);
             if sent {
-                queue.device.finished(now, flight.ours.bytes(), now.since(flight.issued), flight.sent);
+                let took = now.since(flight.issued);
+                queue.device.finished(now, flight.ours.bytes(), took, flight.sent, follows);
             } else {
                 queue.device.gone(flight.sent);
             }

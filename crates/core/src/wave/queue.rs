@@ -179,6 +179,7 @@ impl Queue {
             waiting: BTreeSet::new(),
             last_end: (FileId(0), 0),
             run: 0,
+            came: (FileId(0), 0),
             ends: BTreeMap::new(),
         }
     }
@@ -240,9 +241,10 @@ impl Queue {
         self.device.issued(now, !follows && continued.is_none())
     }
 
-    /// It has come back.
-    pub(super) fn back(&mut self, file: FileId, pages: Extent) {
+    /// It has come back; says whether it continues the one that came before it, whichever of them went out first.
+    pub(super) fn back(&mut self, file: FileId, pages: Extent) -> bool {
         self.ends.remove(&(file, pages.end().0));
+        core::mem::replace(&mut self.came, (file, pages.end().0)) == (file, pages.start.0)
     }
 
     pub(super) fn line(&mut self, turn: Turn) -> &mut Line {
@@ -269,6 +271,8 @@ pub(super) struct Queue {
     /// Where the latest request ended, and how many pages have gone out since it last jumped.
     pub(super) last_end: (FileId, u64),
     pub(super) run: u64,
+    /// Where the latest arrival ended.
+    came: (FileId, u64),
     /// Where requests in flight end, and how many pages one after the other have gone out up to there.
     pub(super) ends: BTreeMap<(FileId, u64), u64>,
 }
@@ -335,6 +339,19 @@ mod tests {
         assert_eq!(spread(1024, 1), 32);
         assert_eq!(spread(16_384, 1), 128);
         assert_eq!(spread(16_384, 12), u64::MAX);
+    }
+
+    /// Windows that go down, out in one go: a queue that sorts brings the lower one first, and the other without a trip.
+    #[test]
+    fn what_comes_behind_the_one_that_it_continues_is_told_so() {
+        let mut queue = Queue::new(&Config::default());
+        let windows = [Extent::new(200, 100), Extent::new(100, 100)];
+        for pages in windows {
+            queue.sent(Nanos(0), FileId(1), pages);
+        }
+        assert!(!queue.back(FileId(1), windows[1]));
+        assert!(queue.back(FileId(1), windows[0]));
+        assert!(!queue.back(FileId(2), Extent::new(300, 1)), "of another file");
     }
 
     #[test]
