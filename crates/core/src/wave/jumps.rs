@@ -77,8 +77,9 @@ pub(super) struct Arrival {
     pub(super) took_ns: u64,
     /// What one connection takes to carry its bytes.
     pub(super) carrying_ns: u64,
-    /// It continued nothing when it went out, nor the one that came before it. So many that had not were under way when it went out, with it where it jumped.
+    /// It continued nothing when it went out, nor the one that came before it.
     pub(super) jump: bool,
+    /// So many that had jumped were under way when it went out, with it where it had.
     pub(super) jumping: u32,
     /// Nothing is under way any more.
     pub(super) last: bool,
