@@ -39,17 +39,11 @@
 //! read here:     [< < # > >]    of which three quarters lie in the cluster on average; what is left is bought by its own miss
 //! ```
 //!
-//! Reads that gather nowhere buy nothing, until a small file, on a device that does several things at once, is *worn*: one page in
-//! 512 of it was read at random, and the rent came to the price of the whole. Then all of it is bought. Small is what memory holds, and
-//! 128 MiB at most. While nobody has seen whether the device overlaps anything, 256 KiB around each read show it: two requests that
-//! come together, or one after the other. A head buys nothing so: each page that was read is a hole in what is left, and a trip of its own.
-//!
-//! ```text
-//! s3 (30 ms, 100 MB/s by one connection), lookups at random in 80 MB: 30 ms + 819 ms
-//!   read 29  rent 870 ms >= 849 ms, but 29 pages of 20,000 do not wear it
-//!   read 40  -> buy all, 80 ms at the 1 GB/s that come
-//! ```
+//! Reads that gather nowhere buy nothing, until a small file is worn (worn.rs). Where requests overlap all of it is bought then. While
+//! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. A head
+//! buys nothing so: each page that was read is a hole in what is left, and a trip of its own.
 
+use super::worn::Worn;
 use crate::units::{Extent, PageIndex};
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -79,9 +73,6 @@ const THICK_DEAR_FIRST: u64 = 8;
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
 /// lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
-/// A file is worn once one page in so many of it was read at random: from there on the kernel's own reading around, 32 pages
-/// a fault, would meet 3 % of the touches that are random here.
-const WORN: u64 = 512;
 /// Pages of the part that is bought to learn what the device carries,
 const PART: u64 = 1024;
 /// and reads until another is: it has arrived long before.
@@ -149,12 +140,7 @@ pub(crate) struct Terms {
 pub(crate) struct Density {
     regions: BTreeMap<(u8, u64), Region>,
     reads: u64,
-    /// Pages of all of them, and what they paid.
-    pages_read: u64,
-    paid_ns: u64,
-    worn: bool,
-    /// Reads until it is looked at again whether it is, an eighth more each time: a look counts the pages that are there.
-    worn_look: u64,
+    worn: Worn,
     /// The read from which on a part may be bought to learn the price.
     part_next: u64,
     /// Pages of regions bought thin, less [`THICK`] for each that was read since.
@@ -189,8 +175,7 @@ impl Density {
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
         self.reads += 1;
-        self.pages_read += pages.count.0;
-        self.paid_ns = self.paid_ns.saturating_add(wait_ns);
+        self.worn.count(pages.count.0, wait_ns);
         let Terms { gaps_are_cheap, overlaps, rate_is_known, most } = terms;
         let mut bought = None;
         let mut part_paid_ns = None;
@@ -263,7 +248,7 @@ impl Density {
             }
         }
         self.forget_old();
-        if gaps_are_cheap && end_of_file / 4 <= most && self.is_worn(end_of_file, &price) {
+        if gaps_are_cheap && end_of_file / 4 <= most && self.worn.says_so(end_of_file, &price) {
             let region = self.wear(pages.start, overlaps, end_of_file);
             if region.is_some() {
                 return region.map(|region| (region, "R11 worn"));
@@ -283,35 +268,19 @@ impl Density {
         Some((if widens { self.widened(key, extent, most, end_of_file) } else { extent }, why))
     }
 
-    /// Whether this is a small file that is worn.
-    fn is_worn(&mut self, end_of_file: u64, price: &impl Fn(Extent) -> (u64, u64)) -> bool {
-        let touched = self.pages_read * WORN >= end_of_file && end_of_file <= 2 * THIN_MAX;
-        if !self.worn && touched && self.reads >= self.worn_look {
-            self.worn_look = self.reads + self.reads / 8;
-            let (_, price_ns) = price(Extent::new(0, end_of_file));
-            self.worn = self.paid_ns >= price_ns;
-        }
-        self.worn
-    }
-
     /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, nothing on a head, and while that is not
     /// known the smallest region, whose holes show it. Nothing twice.
     fn wear(&mut self, page: PageIndex, overlaps: Option<bool>, end_of_file: u64) -> Option<Extent> {
-        let s = match overlaps {
-            Some(true) => SCALES.len() - 1,
+        let (s, bought) = match overlaps {
+            Some(true) => (SCALES.len() - 1, Extent::new(0, end_of_file)),
             Some(false) => return None,
-            None => 0,
+            None => (0, on_grid(SCALES[0], page.0 / SCALES[0], end_of_file)),
         };
         let scale = SCALES[s];
-        let here = page.0 / scale;
-        if self.regions.get(&(s as u8, here)).is_some_and(|region| region.bought) {
+        if self.regions.get(&(s as u8, page.0 / scale)).is_some_and(|region| region.bought) {
             return None;
         }
-        let numbers = if s > 0 { 0..end_of_file.div_ceil(scale) } else { here..here + 1 };
-        let bought = Extent::between(
-            PageIndex(numbers.start * scale),
-            PageIndex((numbers.end * scale).min(end_of_file)),
-        );
+        let numbers = bought.start.0 / scale..bought.end().0.div_ceil(scale);
         for number in numbers {
             let region = self.regions.entry((s as u8, number)).or_default();
             (region.bought, region.thin, region.last) = (true, true, self.reads);
@@ -460,6 +429,7 @@ fn gathers(count: u64, reads: u64, pages: u64, end_of_file: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::worn::WORN;
     use super::*;
     use crate::units::PageCount;
 

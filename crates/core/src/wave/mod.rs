@@ -59,6 +59,7 @@ mod stream;
 mod strides;
 mod sweep;
 mod wholes;
+mod worn;
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::table::{PageBit, PageTable};
