@@ -54,7 +54,7 @@ pub(crate) struct Device {
     alone_ns: u64,
     flight_max: u32,
     in_flight: u32,
-    /// Those of them that did not continue the one sent before.
+    /// Those of them that have jumped.
     jumping: u32,
     /// Whether the limit held anything back since it last changed.
     limited: bool,
@@ -119,7 +119,7 @@ pub struct Learnt {
 /// How a request of ours went out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
-    /// It did not continue the one sent before.
+    /// It continued neither the one sent before nor one under way.
     jump: bool,
     /// None of ours was under way.
     alone: bool,
@@ -336,7 +336,7 @@ impl Device {
         self.trip_pages() == 0 && 4 * streams >= u64::from(self.flight_max)
     }
 
-    /// A request of ours goes out; `jump` if it does not continue the one sent before.
+    /// A request of ours goes out; `jump` if it continues neither the one sent before nor one under way.
     pub(crate) fn issued(&mut self, now: Nanos, jump: bool) -> Sent {
         if self.in_flight == 0 {
             self.jumps.begun(now);
