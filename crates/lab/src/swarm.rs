@@ -7,7 +7,7 @@
 //! brain wave                                or an era and its ceiling in pages: legacy 64; or a rival: amp
 //! request_max 64
 //! files 2048 2048                           pages of each
-//! faults seed 7 fail 40 short 20 jitter 2000 slow 50 10 20 squeeze 40 10 300
+//! faults seed 7 fail 40 short 20 jitter 2000 slow 50 10 20 squeeze 40 10 300 taken 250 20
 //! program fd 0 start 120                    its steps follow: us from the beginning
 //!   read 0 4 2                              page, pages, those that it waits for
 //!   write 8 2 | dontneed 0 8 | think 300    us
@@ -97,7 +97,8 @@ impl Scenario {
         let files = vec![FILE; 1 + rng.below(4) as usize];
         let mut pick = || rng.below(2) == 0;
         let spell = |every, lasting| Spell { every: Nanos::from_ms(every), lasting: Nanos::from_ms(lasting) };
-        let (fails, shorts, jitters, slows, squeezes) = (pick(), pick(), pick(), pick(), pick());
+        let (fails, shorts, jitters, slows, squeezes, takes) =
+            (pick(), pick(), pick(), pick(), pick(), pick());
         let faults = Faults {
             fail_one_in: if fails { 4 + rng.below(100) } else { 0 },
             short_one_in: if shorts { 4 + rng.below(100) } else { 0 },
@@ -105,6 +106,7 @@ impl Scenario {
             slow: slows
                 .then(|| (spell(20 + rng.below(200), 1 + rng.below(20)), Nanos::from_ms(1 + rng.below(50)))),
             squeeze: squeezes.then(|| (spell(20 + rng.below(200), 1 + rng.below(20)), 100 + rng.below(900))),
+            taken: takes.then(|| (Nanos::from_ms(10 + rng.below(200)), 1 + rng.below(200))),
             seed,
         };
         let (request_max, programs) = (1 << (2 + rng.below(8)), 1 + rng.below(8));
@@ -217,6 +219,7 @@ impl Scenario {
             f.jitter_max.0 > 0,
             f.slow.is_some(),
             f.squeeze.is_some(),
+            f.taken.is_some(),
         ];
         let steps: usize = self.programs.iter().map(|program| program.steps.len()).sum();
         steps
@@ -243,6 +246,7 @@ impl Scenario {
         without(&|s| s.faults.jitter_max = Nanos(0));
         without(&|s| s.faults.slow = None);
         without(&|s| s.faults.squeeze = None);
+        without(&|s| s.faults.taken = None);
         without(&|s| s.shards = 1);
         for (i, program) in self.programs.iter().enumerate() {
             let mut len = program.steps.len();
@@ -357,6 +361,9 @@ impl fmt::Display for Scenario {
         }
         if let Some((spell, permille)) = faults.squeeze {
             write!(f, " squeeze {} {} {permille}", ms(spell.every), ms(spell.lasting))?;
+        }
+        if let Some((every, permille)) = faults.taken {
+            write!(f, " taken {} {permille}", ms(every))?;
         }
         writeln!(f)?;
         for program in &self.programs {
@@ -495,6 +502,11 @@ impl Scenario {
             },
             squeeze: if words.contains(&"squeeze") {
                 Some((spell("squeeze")?, of("squeeze", 3)?))
+            } else {
+                None
+            },
+            taken: if words.contains(&"taken") {
+                Some((Nanos::from_ms(of("taken", 1)?.max(1)), of("taken", 2)?))
             } else {
                 None
             },

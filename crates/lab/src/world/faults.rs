@@ -1,10 +1,12 @@
 //! What goes wrong between a device and memory, drawn from a seed: requests that fail or come back short, answers that are
-//! late, memory that others want for a while.
+//! late, memory that others want for a while, pages that somebody takes.
 //!
 //! ```text
 //! fail 1 in 40      the device says no; whoever waits asks again          short 1 in 20   the first half arrives
 //! jitter 2 ms       every answer late by up to so much                    slow            late by 20 ms, for 10 of every 50 ms
 //! squeeze           for 10 of every 40 ms, 300 thousandths of memory are all there is
+//! taken 250 ms, 20  each 250 ms 20 thousandths of what is cached, 16 pages at a time, though there is room: a reclaimer takes what
+//!                   it believes idle
 //! ```
 //!
 //! A fault costs time, never a byte. Whether a request fails depends on the seed and on its place in the order of
@@ -42,6 +44,8 @@ pub struct Faults {
     pub slow: Option<(Spell, Nanos)>,
     /// While it lasts, memory has so many thousandths of its frames.
     pub squeeze: Option<(Spell, u64)>,
+    /// Each time that so long has passed, somebody takes so many thousandths of what is cached.
+    pub taken: Option<(Nanos, u64)>,
     /// What the draws come from.
     pub seed: u64,
 }
@@ -73,6 +77,12 @@ impl Draws {
     pub(super) fn late(&mut self, now: Nanos) -> Nanos {
         let slow = self.faults.slow.filter(|(spell, _)| spell.holds(now)).map_or(Nanos(0), |(_, late)| late);
         slow + Nanos(self.rng.below(self.faults.jitter_max.0))
+    }
+
+    /// Whether the next few pages of what is cached are among those taken.
+    pub(super) fn takes(&mut self) -> bool {
+        let permille = self.faults.taken.map_or(0, |(_, permille)| permille);
+        self.rng.below(1000) < permille
     }
 
     /// What becomes of the next answer.

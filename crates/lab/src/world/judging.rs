@@ -3,6 +3,9 @@
 use super::{Event, World};
 use bowwave_core::{Extent, FileId, Input, Nanos, PageBit, PageCount, PageIndex};
 
+/// Pages that are taken together.
+const TAKEN_PAGES: u64 = 16;
+
 impl World<'_> {
     /// Others want memory for a while, or give it back.
     pub(super) fn squeeze(&mut self) {
@@ -21,6 +24,25 @@ impl World<'_> {
             let within = self.now.0 % spell.every.0;
             let next = if within < spell.lasting.0 { spell.lasting.0 } else { spell.every.0 };
             self.at(Nanos(self.now.0 - within + next), Event::Squeeze);
+        }
+    }
+
+    /// Somebody takes pages here and there, though there is room.
+    pub(super) fn take(&mut self) {
+        let Some((every, _)) = self.config.faults.taken else { return };
+        for number in 0..self.config.files.len() {
+            let file = FileId(number as u64);
+            for at in (0..self.config.files[number].pages).step_by(TAKEN_PAGES as usize) {
+                let pages = Extent::new(at, TAKEN_PAGES);
+                if self.cache.table(file).count(PageBit::Present, pages).0 > 0 && self.draws.takes() {
+                    self.cache.let_go(file, pages);
+                }
+            }
+        }
+        self.after_submission();
+        self.serve_wave();
+        if self.running.iter().any(|running| !running.ended) {
+            self.at(self.now + every, Event::Take);
         }
     }
 

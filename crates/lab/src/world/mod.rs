@@ -59,6 +59,8 @@ enum Event {
     Late(u64),
     /// Memory changes its size.
     Squeeze,
+    /// Somebody takes pages.
+    Take,
 }
 
 /// A read on its way.
@@ -195,6 +197,9 @@ impl<'a> World<'a> {
         if world.config.faults.squeeze.is_some() {
             world.at(Nanos(0), Event::Squeeze);
         }
+        if let Some((every, _)) = world.config.faults.taken {
+            world.at(every, Event::Take);
+        }
         world
     }
 
@@ -245,6 +250,7 @@ impl<'a> World<'a> {
                 self.went_on(woken);
             }
             Event::Squeeze => self.squeeze(),
+            Event::Take => self.take(),
         }
         true
     }
