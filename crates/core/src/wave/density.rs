@@ -87,6 +87,8 @@ const WORTH: u64 = 2;
 const FILL_BESIDE: u64 = 64;
 /// Regions in a row that are counted, and bought, to each side of one.
 const BESIDE_MAX: u64 = 16;
+/// Of a region that lost no more than one page in so many, where there is room, somebody took them for reasons of his own.
+const TAKEN_SHARE: u64 = 4;
 /// Reads elsewhere after which a region has ended.
 const LEFT_ALONE: u64 = 32;
 /// Regions that must have ended before their fill is believed.
@@ -364,9 +366,15 @@ impl Density {
         self.bought_mut(pages.start).map(|region| region.lost += pages.count.0).is_some()
     }
 
-    /// Somebody has come for `page`, and it is not there: pages that were bought with it and were gone before anybody read them.
-    pub(crate) fn take_lost(&mut self, page: PageIndex) -> u64 {
-        self.bought_mut(page).map_or(0, |region| core::mem::take(&mut region.lost))
+    /// Somebody has come for `page`, and it is not there: pages that were bought with it and were gone before anybody read them. Where memory
+    /// has `room` and no more than a quarter of the region is gone, somebody took it, and it pays for itself anew.
+    pub(crate) fn take_lost(&mut self, page: PageIndex, room: bool) -> u64 {
+        let Some(key) = self.bought(page) else { return 0 };
+        let Some(region) = self.regions.get_mut(&key) else { return 0 };
+        if room && (1..=SCALES[usize::from(key.0)] / TAKEN_SHARE).contains(&region.lost) {
+            (region.bought, region.paid_ns) = (false, 0);
+        }
+        core::mem::take(&mut region.lost)
     }
 
     /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale. O(1) a read:

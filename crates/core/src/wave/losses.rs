@@ -19,7 +19,9 @@
 //!
 //! Only what somebody is to come to is lost when it is gone: what streams have ahead that were not left, and what the program said that
 //! it needs. What others left behind was in vain before. Of a region that was bought (R11) nobody knows: half of a cluster is never
-//! read. Its pages are lost when somebody comes for one of them after all, and then all of those that are gone.
+//! read. Its pages are lost when somebody comes for one of them after all, and then all of those that are gone. If they are few, and what
+//! is out fills less than a sixteenth of memory, somebody took them for reasons of his own (a reclaimer that goes by what it believes
+//! idle): they pay for themselves anew.
 //!
 //! ```text
 //! 4096 pages believed in, 1000 out; 400 are seen to be gone      more than 64 + 4096/16: 3584 are believed in
@@ -46,6 +48,8 @@ const DROPPED_FROM_MAX: usize = 4;
 /// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
 const LOST_FEW: u64 = 64;
 const LOST_SHARE: u64 = 16;
+/// What is out fills little of the memory believed in if it is less than one page in so many.
+const LITTLE_SHARE: u64 = 16;
 /// Memory that changes by no more than this share is the same one: a cache's own tables grow and shrink.
 const SAME_MEMORY: u64 = 16;
 /// Where fewer than one in so many streams find pages gone in an epoch, it is not the memory: a device may have taken long for them.
@@ -109,6 +113,11 @@ impl Wave {
     fn believe_less(&mut self) {
         let less = self.memory_believed - self.memory_believed / 8;
         self.memory_believed = less.max(self.unread / 2).max(256);
+    }
+
+    /// Whether what is out fills so little of the memory believed in that it can lose no page for lack of it.
+    pub(super) fn fills_little(&self) -> bool {
+        LITTLE_SHARE * self.unread < self.memory_believed
     }
 
     /// R12: the memory is so large from now on. What was learnt of it holds while it stays about the same; another one is believed in,
@@ -356,6 +365,28 @@ mod tests {
             }
         }
         assert_eq!(tried, [2, 2, 4, 8, 16, 32, 32, 32]);
+    }
+
+    /// Where there is room, a few pages of a region that was bought are gone: their reader waits once, and all of them are bought again.
+    #[test]
+    fn what_somebody_took_is_bought_again() {
+        let there = |memory: u64, gone: u64| {
+            let mut wave = Wave::new(Config { memory: Bytes(memory), ..Config::default() });
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            let region = buy_region(&mut wave);
+            wave.handle(
+                Nanos::from_ms(2400),
+                Input::Dropped { file: FileId(0), pages: Extent::new(2100, gone) },
+            );
+            let read = Input::Read { file: FileId(0), pages: Extent::new(2100, 8), actor: 9 };
+            wave.handle(Nanos::from_ms(2500), read);
+            while wave.poll(Nanos::from_ms(2500)).is_some() {}
+            wave.check();
+            wave.files[&FileId(0)].table.resident(region) == region.count
+        };
+        assert!(there(4 << 30, 40));
+        assert!(!there(4 << 30, 80), "more than a quarter of it");
+        assert!(!there(8 << 20, 40), "what is out fills more than a sixteenth of 8 MiB");
     }
 
     #[test]

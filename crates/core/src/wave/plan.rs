@@ -363,9 +363,10 @@ impl Wave {
 
     /// R11: a stray pays rent; a region may have paid its price.
     fn rent(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let room = !self.losing && self.fills_little();
         let Some(f) = self.files.get_mut(&id) else { return };
         // What was bought there and is gone was lost (R12).
-        let lost = f.density.take_lost(pages.start);
+        let lost = f.density.take_lost(pages.start, room);
         self.lost += lost;
         self.vain += lost;
         if self.losing && !f.sequential {
