@@ -180,12 +180,43 @@ impl PageTable {
 
     /// `page`, which is present, is read: it is used, and ahead no more. Whether it was ahead.
     pub(crate) fn used(&mut self, page: PageIndex) -> bool {
-        let mut ahead = false;
-        self.edit(Extent { start: page, count: PageCount(1) }, |_, leaf, mask| {
-            ahead = leaf.clear(PageBit::Ahead, mask) > 0;
-            leaf.set(PageBit::Used, mask);
-        });
-        ahead
+        let Some((leaf, mask)) = self.leaf_mut(page) else { return false };
+        leaf.set(PageBit::Used, mask);
+        leaf.clear(PageBit::Ahead, mask) > 0
+    }
+
+    /// The pages of `extent`, which ends with the file or before, that are neither present nor in flight: they are in flight and ahead
+    /// now. As runs, in order.
+    pub(crate) fn fetch(&mut self, extent: Extent) -> Vec<Extent> {
+        debug_assert!(extent.end() <= self.end_of_file, "{extent} ends behind the file");
+        let mut fetched: Vec<Extent> = Vec::new();
+        let (mut page, end) = (extent.start.0, extent.end().0);
+        while page < end {
+            let base = page - page % CHUNK_PAGES;
+            let stop = end.min(base + CHUNK_PAGES);
+            let chunk = self.chunks.entry(base / CHUNK_PAGES).or_default();
+            let before = chunk.leaves.capacity();
+            for (number, mask) in leaf_masks(page - base, stop - base) {
+                let leaf = chunk.leaf_or_new(number);
+                let mut missing = mask & !leaf.word(Select::Resident);
+                leaf.set(PageBit::InFlight, missing);
+                leaf.set(PageBit::Ahead, missing);
+                let first = base + u64::from(number) * LEAF_PAGES;
+                while missing != 0 {
+                    let from = missing.trailing_zeros();
+                    let len = (missing >> from).trailing_ones();
+                    let run = Extent::new(first + u64::from(from), len.into());
+                    match fetched.last_mut() {
+                        Some(last) if last.end() == run.start => last.count += run.count,
+                        _ => fetched.push(run),
+                    }
+                    missing &= !(u64::MAX >> (64 - len) << from);
+                }
+            }
+            self.room += chunk.leaves.capacity() - before;
+            page = stop;
+        }
+        fetched
     }
 
     /// Whether `bit` is set on `page`.
@@ -260,6 +291,12 @@ impl PageTable {
         let chunk = self.chunks.get(&(page.0 / CHUNK_PAGES))?;
         let leaf = chunk.get((page.0 % CHUNK_PAGES / LEAF_PAGES) as u32)?;
         Some((leaf, 1 << (page.0 % LEAF_PAGES)))
+    }
+
+    fn leaf_mut(&mut self, page: PageIndex) -> Option<(&mut Leaf, u64)> {
+        let chunk = self.chunks.get_mut(&(page.0 / CHUNK_PAGES))?;
+        let rank = chunk.rank((page.0 % CHUNK_PAGES / LEAF_PAGES) as u32)?;
+        Some((&mut chunk.leaves[rank], 1 << (page.0 % LEAF_PAGES)))
     }
 
     /// Applies `f` to the leaves of `extent` that exist, each with its first page, and frees those that it emptied.
@@ -567,10 +604,18 @@ mod tests {
             let bit = PageBit::ALL[dice.below(5) as usize];
             let had = table.count(bit, extent);
             let pages = &mut model.pages[start as usize..extent.end().0 as usize];
-            match dice.below(8) {
+            match dice.below(9) {
                 0 => {
                     table.forget(extent);
                     pages.fill([false; 5]);
+                }
+                8 => {
+                    let holes = model.runs(extent, |page| !model.resident(page));
+                    assert_eq!(table.fetch(extent), holes, "fetched of {extent}");
+                    for page in holes.iter().flat_map(|hole| hole.start.0..hole.end().0) {
+                        model.pages[page as usize][PageBit::InFlight as usize] = true;
+                        model.pages[page as usize][PageBit::Ahead as usize] = true;
+                    }
                 }
                 1..4 => {
                     assert_eq!(table.clear(bit, extent), had);
@@ -587,6 +632,8 @@ mod tests {
             assert_eq!(bits, PageBit::ALL.map(|bit| table.has(bit, extent.start)));
             let room: usize = table.chunks.values().map(|chunk| chunk.leaves.capacity()).sum();
             assert_eq!(table.room, room, "room is counted as it changes");
+            let empty = |chunk: &Chunk| chunk.leaves.is_empty() || chunk.leaves.iter().any(Leaf::is_empty);
+            assert!(!table.chunks.values().any(empty), "a chunk has leaves, and a leaf has a bit");
             let start = dice.below(PAGES);
             check(&table, &model, Extent::new(start, dice.below(600).min(PAGES - start)));
         }

@@ -26,6 +26,9 @@ const PAGE_HIGH_BITS: u32 = 20;
 const SHARD_BITS: u32 = 8;
 const SHARD_SHIFT: u32 = 32 - SHARD_BITS;
 
+/// Room is made for so many frames at once, at least.
+const GROWTH_MIN: usize = 1024;
+
 /// A frame's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FrameId(pub(super) u32);
@@ -108,6 +111,8 @@ struct Ends {
 /// Every frame and list.
 pub(super) struct Frames {
     frames: Vec<Frame>,
+    /// As many are there at most.
+    frames_max: usize,
     free: Vec<u32>,
     lists: Vec<[Ends; 2]>,
     /// Of each shard, frames whose page is in flight.
@@ -125,6 +130,7 @@ impl Frames {
         let empty = Ends { young: NO_FRAME, old: NO_FRAME, len: 0 };
         Self {
             frames: Vec::new(),
+            frames_max: frames_max as usize,
             free: Vec::new(),
             lists: alloc::vec![[empty; 2]; shards],
             in_flight: alloc::vec![0; shards],
@@ -217,8 +223,9 @@ impl Frames {
             }
             None => {
                 // A doubling would take twice what is needed just when memory is short.
-                if self.frames.len() == self.frames.capacity() {
-                    self.frames.reserve_exact((self.frames.len() / 16).max(64));
+                let len = self.frames.len();
+                if len == self.frames.capacity() {
+                    self.frames.reserve_exact((len / 16).max(GROWTH_MIN).min(self.frames_max - len));
                 }
                 self.frames.push(frame);
                 self.frames.len() as u32 - 1

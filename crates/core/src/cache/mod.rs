@@ -367,7 +367,8 @@ impl Cache {
     /// Takes the mark off `page`; whether there was one.
     pub fn take_mark(&mut self, file: FileId, page: PageIndex) -> bool {
         let one = Extent { start: page, count: PageCount(1) };
-        self.files.get_mut(&file).is_some_and(|f| f.table.clear(PageBit::Mark, one).0 > 0)
+        let f = self.files.get_mut(&file).filter(|f| f.table.has(PageBit::Mark, page));
+        f.is_some_and(|f| f.table.clear(PageBit::Mark, one).0 > 0)
     }
 
     /// Moves the inactive pages of `extent` to the young end of their list, the first of them last to die but one
@@ -468,7 +469,9 @@ impl Cache {
     /// What was evicted since the last call, in order.
     pub fn take_evicted(&mut self) -> Vec<Evicted> {
         self.settled = 0;
-        core::mem::take(&mut self.evicted)
+        // As many are likely to be evicted by then.
+        let room = Vec::with_capacity(self.evicted.len());
+        core::mem::replace(&mut self.evicted, room)
     }
 
     /// Dirty pages that a search for a victim passed over since the last call.
@@ -565,6 +568,9 @@ impl Cache {
 
     /// Where the page lies that was inserted first.
     fn shard_of_oldest(&self) -> usize {
+        if self.shards.len() == 1 {
+            return 0;
+        }
         (0..self.shards.len())
             .filter_map(|shard| self.frames.oldest_age(shard).map(|age| (age, shard)))
             .min()

@@ -1,9 +1,9 @@
-//! Which frame each page of a file has: a map from page to frame's number, 64 pages to a leaf.
+//! Which frame each page of a file has: a map from page to frame's number, 64 pages to a leaf, 64 leaves to a chunk.
 //!
 //! ```text
 //! page       0 ............ 63 | 64 ........... 127 |    pages that are fetched together lie in one leaf, which is
 //! frame      7  8  9  -  -  -  | -  -  -  40 41 42  |    looked up once for all of them
-//! used       3                   3                       a leaf without a frame is given up
+//! used       3                   3                       a leaf without a frame is given up, and a chunk without a leaf
 //! ```
 
 use super::frames::{FrameId, NO_FRAME};
@@ -14,33 +14,54 @@ use core::mem::size_of;
 
 /// Pages in a leaf.
 const LEAF: u64 = 64;
+/// Leaves in a chunk.
+const CHUNK: u64 = 64;
 
 struct Leaf {
     frames: [u32; LEAF as usize],
     used: u32,
 }
 
+struct Chunk {
+    leaves: [Option<Box<Leaf>>; CHUNK as usize],
+    used: u32,
+}
+
 /// The frames of a file's pages.
 #[derive(Default)]
 pub(super) struct Places {
-    leaves: BTreeMap<u64, Box<Leaf>>,
+    chunks: BTreeMap<u64, Box<Chunk>>,
+    /// Leaves in all chunks.
+    leaves: usize,
 }
 
 impl Places {
     pub(super) fn bytes_of_memory(&self) -> Bytes {
-        Bytes((self.leaves.len() * (size_of::<Leaf>() + 3 * size_of::<u64>())) as u64)
+        let chunks = self.chunks.len() * (size_of::<Chunk>() + 3 * size_of::<u64>());
+        Bytes((chunks + self.leaves * size_of::<Leaf>()) as u64)
     }
 
     pub(super) fn get(&self, page: PageIndex) -> Option<FrameId> {
-        let id = self.leaves.get(&(page.0 / LEAF))?.frames[(page.0 % LEAF) as usize];
+        let id = self.leaf(page.0 / LEAF)?.frames[(page.0 % LEAF) as usize];
         (id != NO_FRAME).then_some(FrameId(id))
+    }
+
+    fn leaf(&self, number: u64) -> Option<&Leaf> {
+        self.chunks.get(&(number / CHUNK))?.leaves[(number % CHUNK) as usize].as_deref()
     }
 
     /// The pages from `start` on, which have no frame, get these.
     pub(super) fn put(&mut self, start: PageIndex, frames: &[u32]) {
-        for (leaf, within, part) in parts(Extent { start, count: PageCount(frames.len() as u64) }) {
+        for (number, within, part) in parts(Extent { start, count: PageCount(frames.len() as u64) }) {
+            let none = || Box::new(Chunk { leaves: [const { None }; CHUNK as usize], used: 0 });
+            let chunk = self.chunks.entry(number / CHUNK).or_insert_with(none);
+            let leaf = &mut chunk.leaves[(number % CHUNK) as usize];
+            if leaf.is_none() {
+                chunk.used += 1;
+                self.leaves += 1;
+            }
             let empty = || Box::new(Leaf { frames: [NO_FRAME; LEAF as usize], used: 0 });
-            let leaf = self.leaves.entry(leaf).or_insert_with(empty);
+            let leaf = leaf.get_or_insert_with(empty);
             leaf.used += part.len() as u32;
             leaf.frames[within..][..part.len()].copy_from_slice(&frames[part]);
         }
@@ -48,22 +69,29 @@ impl Places {
 
     /// `pages` have no frame any more.
     pub(super) fn take(&mut self, pages: Extent) {
-        for (key, within, part) in parts(pages) {
-            let Some(leaf) = self.leaves.get_mut(&key) else { continue };
+        for (number, within, part) in parts(pages) {
+            let key = number / CHUNK;
+            let Some(chunk) = self.chunks.get_mut(&key) else { continue };
+            let place = &mut chunk.leaves[(number % CHUNK) as usize];
+            let Some(leaf) = place else { continue };
             let frames = &mut leaf.frames[within..][..part.len()];
             leaf.used -= frames.iter().map(|&id| u32::from(id != NO_FRAME)).sum::<u32>();
             frames.fill(NO_FRAME);
             if leaf.used == 0 {
-                self.leaves.remove(&key);
+                *place = None;
+                self.leaves -= 1;
+                chunk.used -= 1;
+                if chunk.used == 0 {
+                    self.chunks.remove(&key);
+                }
             }
         }
     }
 
     /// The frames of those of these pages that have one, in order.
     pub(super) fn of(&self, pages: Extent) -> impl Iterator<Item = FrameId> + '_ {
-        let parts = parts(pages).filter_map(|(leaf, within, part)| {
-            Some(&self.leaves.get(&leaf)?.frames[within..within + part.len()])
-        });
+        let parts = parts(pages)
+            .filter_map(|(leaf, within, part)| Some(&self.leaf(leaf)?.frames[within..within + part.len()]));
         parts.flatten().filter(|&&id| id != NO_FRAME).map(|&id| FrameId(id))
     }
 }

@@ -32,6 +32,7 @@ pub use faults::{Faults, Spell};
 pub use machine::MachineModel;
 use outcome::WorldOutcome as Outcome;
 pub use outcome::{ActorOutcome, Bucket, Cost, WorldOutcome};
+use sending::OnTheWay;
 
 use bowwave_core::{
     AskKind, Cache, Decision, Dev, Evicted, Extent, FetchId, FileId, Hold, Input, Nanos, PageCount,
@@ -86,14 +87,6 @@ struct Running<'a> {
     outcome: ActorOutcome,
 }
 
-struct Request {
-    file: u32,
-    pages: Extent,
-    fetch: Option<FetchId>,
-    write: bool,
-    sent: Nanos,
-}
-
 /// Who had a page fetched, by the number that its frame carries.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
@@ -114,8 +107,7 @@ pub struct World<'a> {
     /// Room for the windows of one question.
     decisions: Vec<Decision>,
     running: Vec<Running<'a>>,
-    requests: BTreeMap<u64, Request>,
-    next_request: u64,
+    on_the_way: OnTheWay,
     waiters: BTreeMap<(u32, PageIndex), Vec<u32>>,
     /// What of a fetch under way got no frame: told when it has arrived, for then all of it is taken to be there.
     frameless: BTreeMap<FetchId, (FileId, Extent)>,
@@ -175,8 +167,7 @@ impl<'a> World<'a> {
             wave,
             decisions: Vec::new(),
             running: Vec::new(),
-            requests: BTreeMap::new(),
-            next_request: 0,
+            on_the_way: OnTheWay::default(),
             waiters: BTreeMap::new(),
             frameless: BTreeMap::new(),
             owners: vec![Owner { pattern: Pattern::Random }],
@@ -246,7 +237,8 @@ impl<'a> World<'a> {
             Event::Machine => self.machine_event(),
             Event::Resume(who) => self.resume(who),
             Event::Late(id) => {
-                let woken = self.answered(id);
+                let mut woken = Vec::new();
+                self.answered(id, &mut woken);
                 self.went_on(woken);
             }
             Event::Squeeze => self.squeeze(),
@@ -505,7 +497,7 @@ impl<'a> World<'a> {
         let number = self.config.descriptors[fd as usize];
         let file = FileId(number.into());
         self.outcome.cost.asks += 1;
-        let congested = self.config.congested_from.is_some_and(|from| self.requests.len() >= from);
+        let congested = self.config.congested_from.is_some_and(|from| self.on_the_way.len() >= from);
         self.open[fd as usize].state().congested = congested;
         let mut decisions = std::mem::take(&mut self.decisions);
         let table = self.cache.table(file);

@@ -2,8 +2,51 @@
 
 use super::faults::Answer;
 use super::machine::Sent;
-use super::{Event, Request, World};
+use super::{Event, World};
 use bowwave_core::{Extent, FetchId, FileId, Input, Nanos, PageCount, Submission};
+use std::collections::VecDeque;
+
+pub(super) struct Request {
+    pub(super) file: u32,
+    pub(super) pages: Extent,
+    fetch: Option<FetchId>,
+    write: bool,
+    sent: Nanos,
+}
+
+/// Requests on their way, by number: they come back about in the order in which they were sent.
+#[derive(Default)]
+pub(super) struct OnTheWay {
+    /// The number of the first in line.
+    first: u64,
+    line: VecDeque<Option<Request>>,
+    len: usize,
+}
+
+impl OnTheWay {
+    /// One more; its number.
+    fn add(&mut self, request: Request) -> u64 {
+        self.line.push_back(Some(request));
+        self.len += 1;
+        self.first + self.line.len() as u64 - 1
+    }
+
+    /// Request number `id` is back, for the first time.
+    fn take(&mut self, id: u64) -> Option<Request> {
+        let request = self.line.get_mut(id.checked_sub(self.first)? as usize)?.take()?;
+        self.len -= 1;
+        while let Some(None) = self.line.front() {
+            self.line.pop_front();
+            self.first += 1;
+        }
+        Some(request)
+    }
+
+    /// How many are on their way.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
 
 impl World<'_> {
     /// Pages that a decision has fetched and that are neither read nor lost.
@@ -13,27 +56,20 @@ impl World<'_> {
     }
 
     pub(super) fn send(&mut self, number: u32, submission: &Submission, fetch: Option<FetchId>, who: u32) {
-        if submission.fetch.is_empty() {
-            return;
-        }
-        let max = self.config.request_max.0.max(1);
-        let pieces: Vec<Extent> = submission
-            .fetch
-            .iter()
-            .flat_map(|part| {
-                (0..part.count.0.div_ceil(max)).map(move |i| {
-                    let start = part.start + PageCount(i * max);
-                    Extent::between(start, part.end().min(start + PageCount(max)))
-                })
-            })
-            .collect();
-        let last = pieces.len().saturating_sub(1);
-        for (i, pages) in pieces.into_iter().enumerate() {
-            // A fetch has arrived when its last piece has.
-            self.request(number, pages, fetch.filter(|_| i == last), who, false);
+        let max = PageCount(self.config.request_max.0.max(1));
+        let last = submission.fetch.last().map(|part| part.end());
+        for part in &submission.fetch {
+            let mut at = part.start;
+            while at < part.end() {
+                let pages = Extent::between(at, part.end().min(at + max));
+                at = pages.end();
+                // A fetch has arrived when its last piece has.
+                self.request(number, pages, fetch.filter(|_| Some(at) == last), who, false);
+            }
         }
     }
 
+    /// Sends a request; its number.
     pub(super) fn request(
         &mut self,
         number: u32,
@@ -41,15 +77,14 @@ impl World<'_> {
         fetch: Option<FetchId>,
         who: u32,
         write: bool,
-    ) {
-        let id = self.next_request;
-        self.next_request += 1;
+    ) -> u64 {
+        let id = self.on_the_way.add(Request { file: number, pages, fetch, write, sent: self.now });
         let address = self.config.files[number as usize].address + pages.start.byte();
         let bytes = pages.count.bytes().0;
         self.machine.submit(self.now, Sent { id, stream: who, address, bytes });
-        self.requests.insert(id, Request { file: number, pages, fetch, write, sent: self.now });
         self.outcome.request(pages.count, write, self.now, self.config.bucket);
         self.plan_machine();
+        id
     }
 
     pub(super) fn plan_machine(&mut self) {
@@ -65,7 +100,7 @@ impl World<'_> {
         let mut woken = Vec::new();
         while let Some(id) = self.machine.complete(self.now) {
             match self.draws.late(self.now) {
-                Nanos(0) => woken.extend(self.answered(id)),
+                Nanos(0) => self.answered(id, &mut woken),
                 late => self.at(self.now + late, Event::Late(id)),
             }
         }
@@ -73,13 +108,13 @@ impl World<'_> {
         self.plan_machine();
     }
 
-    /// A request is done, or has failed: who waited for its pages.
-    pub(super) fn answered(&mut self, id: u64) -> Vec<u32> {
-        let Some(request) = self.requests.remove(&id) else { return Vec::new() };
+    /// A request is done, or has failed: who waited for its pages joins `woken`.
+    pub(super) fn answered(&mut self, id: u64, woken: &mut Vec<u32>) {
+        let Some(request) = self.on_the_way.take(id) else { return };
         let (file, answer) = (FileId(request.file.into()), self.draws.answer());
         if request.write {
             self.written_back(id, &request, answer == Answer::Whole);
-            return Vec::new();
+            return;
         }
         self.outcome.answered(request.sent, self.now);
         let arrived = match answer {
@@ -96,8 +131,9 @@ impl World<'_> {
             self.emptied(request.file, lost);
         }
         let (from, to) = ((request.file, request.pages.start), (request.file, request.pages.end()));
-        let keys: Vec<_> = self.waiters.range(from..to).map(|(key, _)| *key).collect();
-        let woken = keys.into_iter().flat_map(|key| self.waiters.remove(&key).unwrap_or_default()).collect();
+        while let Some((&key, _)) = self.waiters.range(from..to).next() {
+            woken.extend(self.waiters.remove(&key).unwrap_or_default());
+        }
         if let Some(fetch) = request.fetch {
             self.tell_wave(if arrived.0 > 0 { Input::Arrived { fetch } } else { Input::Failed { fetch } });
             if let Some((file, pages)) = self.frameless.remove(&fetch) {
@@ -107,18 +143,18 @@ impl World<'_> {
         if !lost.is_empty() {
             self.tell_wave(Input::Dropped { file, pages: lost });
         }
-        woken
     }
 
     /// Programs that waited go on, and whoever writes back or waits to write.
-    pub(super) fn went_on(&mut self, woken: Vec<u32>) {
+    pub(super) fn went_on(&mut self, mut woken: Vec<u32>) {
         // Those whose page did not come ask for it again before the others go on, and have something fetched ahead.
-        let (came, lost): (Vec<u32>, Vec<u32>) = woken.into_iter().partition(|&who| self.has_come(who));
+        let lost: Vec<u32> = woken.iter().copied().filter(|&who| !self.has_come(who)).collect();
+        woken.retain(|who| !lost.contains(who));
         lost.into_iter().for_each(|who| self.resume(who));
         // Whoever waited takes its page now; what is fetched ahead, which may take the frame of a page that one of them has
         // not come to yet, is sent when all of them have gone on.
         self.waking = true;
-        came.into_iter().for_each(|who| self.resume(who));
+        woken.into_iter().for_each(|who| self.resume(who));
         self.waking = false;
         self.serve_wave();
         if !self.blocked_writers.is_empty() || self.over_background() {
@@ -137,5 +173,28 @@ impl World<'_> {
             let number = self.config.descriptors[r.fd as usize];
             self.cache.table(FileId(number.into())).state(r.at).present
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_back_in_any_order() {
+        let request = |page| Request {
+            file: 0,
+            pages: Extent::new(page, 1),
+            fetch: None,
+            write: false,
+            sent: Nanos(0),
+        };
+        let mut way = OnTheWay::default();
+        let ids: Vec<u64> = (0..4).map(|page| way.add(request(page))).collect();
+        let mut back = |id: u64| way.take(id).map(|request| (request.pages.start.0, way.len()));
+        assert_eq!([1, 1, 0, 3].map(|i| back(ids[i])), [Some((1, 3)), None, Some((0, 2)), Some((3, 1))]);
+        let id = way.add(request(9));
+        assert_eq!((id, way.take(id).map(|request| request.pages.start.0), way.line.len()), (4, Some(9), 3));
+        assert!(way.take(2).is_some() && way.line.is_empty() && way.take(0).is_none());
     }
 }

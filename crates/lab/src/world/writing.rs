@@ -1,6 +1,7 @@
 //! Programs that write, and who sends what they wrote to the device.
 
-use super::{Event, NO_FRAME_RETRY, READER, Request, World};
+use super::sending::Request;
+use super::{Event, NO_FRAME_RETRY, READER, World};
 use bowwave_core::{Extent, FileId, Input, Nanos, PageBit, PageCount, PageIndex};
 
 /// Pages that one request of the writer-back carries at most: 1 MiB.
@@ -90,11 +91,11 @@ impl World<'_> {
             let pages = Extent { start, count: PageCount(count) };
             self.write_cursor = (number, pages.end());
             self.writing_back += 1;
+            let id = self.request(number, pages, None, u32::MAX - 1, true);
             if let Some(ledger) = &mut self.ledger {
                 let all = (pages.start.0..pages.end().0).map(|page| (number, PageIndex(page)));
-                ledger.sent(self.next_request, all);
+                ledger.sent(id, all);
             }
-            self.request(number, pages, None, u32::MAX - 1, true);
         }
     }
 }
