@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! reader   read [0,2) --miss--> device .......30 ms.......> page present, read returns
-//! agent      +40 us: Read [0,2) -> Fetch [2,10) -> device .......30 ms.......> present; agent looks at +1 ms
+//! agent      +40 us: Read [0,2) -> Fetch [2,10) -> device .......30 ms.......> present; agent looks at 24 ms, 25 ms, 26 ms ...
 //! ```
 //!
 //! Worked example: one read of 4 KiB on the s3 model takes 30 ms + 45.5 us, in every world.
@@ -33,6 +33,8 @@ const READ_NS: u64 = 700;
 const READ_PAGE_NS: u64 = 400;
 /// From one sample of the cache to the next, where arrivals are learnt so.
 const SAMPLE_NS: u64 = 50_000_000;
+/// An agent looks for what it sent no more often than this.
+const LOOK_AGAIN_NS_MIN: u64 = 50_000;
 
 /// Who fetches ahead in a played world.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,14 +50,15 @@ pub enum Fetcher {
 /// ```text
 /// grade    reads                      arrivals
 /// Event    each, at once              each, at once                    our own cache
-/// Marks    misses and marks, +40 us   when somebody looked, < 1 ms     the shim inside a program
+/// Marks    misses and marks, +40 us   from 4/5 of a latency on         the shim inside a program
 /// Sampled  misses and marks, +40 us   up to 50 ms late, without time   an observer outside
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Knowledge {
     /// Every read and every arrival, when it happens.
     Event,
-    /// Reads of pages that are missing or marked, and arrivals soon after.
+    /// Reads of pages that are missing or marked, and arrivals when somebody looks: at four fifths of a latency, and then each twenty-fourth
+    /// of the time since.
     #[default]
     Marks,
     /// The same reads; what arrived is found by samples every 50 ms, which do not tell when it did.
@@ -85,7 +88,7 @@ pub struct Outcome {
 enum Event {
     Device,
     Notice(usize),
-    Look,
+    Arrival(usize),
     Resume(u32),
 }
 
@@ -99,6 +102,7 @@ struct Request {
     file: u32,
     pages: Extent,
     fetch: Option<FetchId>,
+    sent: u64,
 }
 
 struct World<'a> {
@@ -118,7 +122,6 @@ struct World<'a> {
     knowledge: Knowledge,
     notices: Vec<(u64, Input)>,
     arrivals: Vec<Input>,
-    look_planned: bool,
     agent_free: u64,
     device_planned: u64,
     outcome: Outcome,
@@ -178,7 +181,6 @@ pub fn play_knowing(
         knowledge,
         notices: Vec::new(),
         arrivals: Vec::new(),
-        look_planned: false,
         agent_free: 0,
         device_planned: u64::MAX,
         outcome: Outcome::default(),
@@ -206,11 +208,9 @@ impl World<'_> {
                     let input = self.notices[i].1;
                     self.agent(input);
                 }
-                Event::Look => {
-                    self.look_planned = false;
-                    for input in std::mem::take(&mut self.arrivals) {
-                        self.agent(input);
-                    }
+                Event::Arrival(i) => {
+                    let input = self.arrivals[i];
+                    self.agent(input);
                 }
                 Event::Resume(reader) => self.step(reader),
             }
@@ -341,8 +341,7 @@ impl World<'_> {
             // The kernel skips what is there already; what is left may be nothing.
             let holes: Vec<Extent> = self.truth[file.0 as usize].holes(pages).collect();
             if holes.is_empty() {
-                self.arrivals.push(Input::Skipped { fetch: id });
-                self.plan_look();
+                self.tell_at(when + LOOK_AGAIN_NS_MIN, Input::Skipped { fetch: id });
                 continue;
             }
             let last = holes.len() - 1;
@@ -360,7 +359,7 @@ impl World<'_> {
         self.outcome.requests += 1;
         self.outcome.fetched_bytes += pages.count.bytes().0;
         self.device.submit(Nanos(when), id, address, pages.count.bytes().0);
-        self.requests.insert(id, Request { file, pages, fetch });
+        self.requests.insert(id, Request { file, pages, fetch, sent: when });
         self.plan_device();
     }
 
@@ -391,27 +390,35 @@ impl World<'_> {
             if self.knowledge == Knowledge::Sampled {
                 // A sample sees pages, whoever brought them, and no time at all.
                 let file = FileId(u64::from(request.file));
-                self.arrivals.push(Input::Present { file, pages: request.pages });
-                self.arrivals.extend(request.fetch.map(|fetch| Input::Skipped { fetch }));
-                self.plan_look();
+                let seen = self.now + SAMPLE_NS - self.now % SAMPLE_NS;
+                self.tell_at(seen, Input::Present { file, pages: request.pages });
+                if let Some(fetch) = request.fetch {
+                    self.tell_at(seen, Input::Skipped { fetch });
+                }
             } else if let Some(fetch) = request.fetch {
-                self.arrivals.push(Input::Arrived { fetch });
-                self.plan_look();
+                let seen =
+                    if self.knowledge == Knowledge::Event { self.now } else { self.seen(request.sent) };
+                self.tell_at(seen, Input::Arrived { fetch });
             }
         }
         self.device_planned = u64::MAX;
         self.plan_device();
     }
 
-    fn plan_look(&mut self) {
-        if !self.look_planned {
-            self.look_planned = true;
-            let lag = match self.knowledge {
-                Knowledge::Event => 0,
-                Knowledge::Marks => (self.device.model().latency_ns / 16).clamp(100_000, 1_000_000),
-                Knowledge::Sampled => SAMPLE_NS - self.now % SAMPLE_NS,
-            };
-            self.at(self.now + lag, Event::Look);
+    /// The brain hears of it at `when`.
+    fn tell_at(&mut self, when: u64, input: Input) {
+        self.arrivals.push(input);
+        self.at(when, Event::Arrival(self.arrivals.len() - 1));
+    }
+
+    /// When the agent sees what was sent then and has come: it looks at four fifths of the latency that it knows, and then each twenty-fourth
+    /// of the time since.
+    fn seen(&self, sent: u64) -> u64 {
+        let known = self.wave.as_ref().and_then(|(wave, _)| wave.device(0)?.latency);
+        let mut look = sent + known.map_or(0, |latency| latency.0 / 5 * 4).max(LOOK_AGAIN_NS_MIN);
+        while look < self.now {
+            look += ((look - sent) / 24).max(LOOK_AGAIN_NS_MIN);
         }
+        look
     }
 }
