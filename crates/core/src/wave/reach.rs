@@ -152,7 +152,7 @@ impl Wave {
     /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head what it
     /// stays for while others wait, 3,200 pages on hdd. A device that answers sooner than we look round is given, in all, half as much again as
     /// it carries from one look to the next: 3,700 pages on ssd, 1,900 on nfs. What is out beyond that is in vain when its reader ends.
-    fn enough(&self, f: &File) -> u64 {
+    pub(super) fn enough(&self, f: &File) -> u64 {
         let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
         let trip = q.device.trip_pages();
         if trip > 0 {

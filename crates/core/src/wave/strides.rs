@@ -7,6 +7,9 @@
 //!     by a head         then       [81,129)                        right behind it, so that the head need not travel
 //! ```
 //!
+//! Nor is more asked for than the device can use, of all streams, or what it takes at once, twice (R13): on ssd 3,700 pages. A reader who
+//! waits for a device that is busy would have all that he may have out, to no use, and leave it there when he ends.
+//!
 //! Where its reader goes on behind each run, it is the first read of a longer one: a tensor in every fourth place, a record that the
 //! kernel reads in pieces. From the fourth on, a run is fetched whole, as long as two of the last three were read on about alike; else,
 //! where he went on behind every other at least (three are let pass), as long as those that ended were (R9). What is fetched so
@@ -40,6 +43,7 @@ impl Wave {
         let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
         // Gaps are no speculation, but three times as much as that may be is enough for any device and for who looks after it.
         let most = (3 * SPECULATION_MAX).max(self.earned());
+        let enough = self.enough(&self.files[&s.file]);
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run: first } = s.course else { return };
         let f = &self.files[&s.file];
@@ -66,7 +70,9 @@ impl Wave {
         }
         // Gaps that are bought take memory like the rest.
         let bought = if whole_stretch { run + gap } else { run };
-        let runs_max = (memory.min(most) / bought.max(1)).min(speculation / run.max(1)).max(1);
+        // What the device can use of all streams is too little where others read on in their windows: twice what it takes at once is not.
+        let enough = enough.max(2 * u64::from(queue.device.flight_max()) * run);
+        let runs_max = (memory.min(most).min(enough) / bought.max(1)).min(speculation / run.max(1)).max(1);
         let reads = s.reads;
         let ends =
             f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
