@@ -26,7 +26,7 @@ const PAGE_HIGH_BITS: u32 = 20;
 const SHARD_BITS: u32 = 8;
 const SHARD_SHIFT: u32 = 32 - SHARD_BITS;
 
-/// Room is made for so many frames at once, at least.
+/// Room is made for so many frames at once, at least: 28 KiB.
 const GROWTH_MIN: usize = 1024;
 
 /// A frame's number.
@@ -225,7 +225,8 @@ impl Frames {
                 // A doubling would take twice what is needed just when memory is short.
                 let len = self.frames.len();
                 if len == self.frames.capacity() {
-                    self.frames.reserve_exact((len / 16).max(GROWTH_MIN).min(self.frames_max - len));
+                    let left = self.frames_max.saturating_sub(len);
+                    self.frames.reserve_exact((len / 16).max(GROWTH_MIN).min(left));
                 }
                 self.frames.push(frame);
                 self.frames.len() as u32 - 1

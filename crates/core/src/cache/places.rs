@@ -1,4 +1,4 @@
-//! Which frame each page of a file has: a map from page to frame's number, 64 pages to a leaf, 64 leaves to a chunk.
+//! Which frame each page of a file has: a map from page to frame's number, 64 pages to a leaf, 16 leaves to a chunk.
 //!
 //! ```text
 //! page       0 ............ 63 | 64 ........... 127 |    pages that are fetched together lie in one leaf, which is
@@ -14,8 +14,8 @@ use core::mem::size_of;
 
 /// Pages in a leaf.
 const LEAF: u64 = 64;
-/// Leaves in a chunk.
-const CHUNK: u64 = 64;
+/// Leaves in a chunk: one that holds a page here and there takes 128 bytes more than its leaves.
+const CHUNK: u64 = 16;
 
 struct Leaf {
     frames: [u32; LEAF as usize],
