@@ -18,6 +18,7 @@ extern crate alloc;
 mod cache;
 mod decision;
 mod folio;
+mod looks;
 mod play;
 mod policy;
 mod stats;
@@ -31,6 +32,7 @@ mod window;
 pub use cache::{Background, Cache, CacheConfig, Evicted, Ghost, Hold, Holds, Placement, Touch, Victim};
 pub use decision::{Decision, Pattern, Why};
 pub use folio::{FolioPlay, FolioTable, MapAdvice, Submitted, Touched};
+pub use looks::{first_look, next_look};
 pub use play::{Play, Submission};
 pub use policy::{
     Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, Legacy,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use bowwave_core::{
     Action, Config, Counters, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount,
-    PageIndex, PageTable, Wave,
+    PageIndex, PageTable, Wave, first_look, next_look,
 };
 
 use crate::device::{Device, DeviceModel};
@@ -33,8 +33,6 @@ const READ_NS: u64 = 700;
 const READ_PAGE_NS: u64 = 400;
 /// From one sample of the cache to the next, where arrivals are learnt so.
 const SAMPLE_NS: u64 = 50_000_000;
-/// An agent looks for what it sent no more often than this.
-const LOOK_AGAIN_NS_MIN: u64 = 50_000;
 
 /// Who fetches ahead in a played world.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -341,7 +339,7 @@ impl World<'_> {
             // The kernel skips what is there already; what is left may be nothing.
             let holes: Vec<Extent> = self.truth[file.0 as usize].holes(pages).collect();
             if holes.is_empty() {
-                self.tell_at(when + LOOK_AGAIN_NS_MIN, Input::Skipped { fetch: id });
+                self.tell_at(first_look(Nanos(when), None).0, Input::Skipped { fetch: id });
                 continue;
             }
             let last = holes.len() - 1;
@@ -411,14 +409,13 @@ impl World<'_> {
         self.at(when, Event::Arrival(self.arrivals.len() - 1));
     }
 
-    /// When the agent sees what was sent then and has come: it looks at four fifths of the latency that it knows, and then each twenty-fourth
-    /// of the time since.
+    /// When the agent sees what was sent then and has come.
     fn seen(&self, sent: u64) -> u64 {
         let known = self.wave.as_ref().and_then(|(wave, _)| wave.device(0)?.latency);
-        let mut look = sent + known.map_or(0, |latency| latency.0 / 5 * 4).max(LOOK_AGAIN_NS_MIN);
-        while look < self.now {
-            look += ((look - sent) / 24).max(LOOK_AGAIN_NS_MIN);
+        let mut look = first_look(Nanos(sent), known);
+        while look.0 < self.now {
+            look = next_look(Nanos(sent), look);
         }
-        look
+        look.0
     }
 }

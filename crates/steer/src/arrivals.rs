@@ -1,10 +1,4 @@
-//! When has a fetch arrived? The kernel does not say, so we look, seldom and at the right moment.
-//!
-//! ```text
-//!   issued 0 ms                            expected 30 ms
-//!     |---------- nobody looks -----------|24..|..|..|.|      first look at four fifths of the latency learnt,
-//!                                                               then every 1/24 of its age, at least 50 us apart
-//! ```
+//! When has a fetch arrived? The kernel does not say, so we look: when, is the core's to say (`bowwave_core::first_look`).
 //!
 //! A look is one `mincore` of one page, about half a microsecond, and one `cachestat` where it is not there: what is under way is
 //! in the cache already, so a page that is not has come and gone between two looks. Devices answer out of order: each fetch is
@@ -14,11 +8,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bowwave_core::{FetchId, Nanos};
+use bowwave_core::{FetchId, Nanos, first_look, next_look};
 
 /// Looks in one turn at one device; the rest waits for the next turn.
 const LOOKS_MAX: usize = 64;
-const LOOK_AGAIN_NS_MIN: u64 = 50_000;
 const GIVEN_UP_NS: u64 = 30_000_000_000;
 
 /// A fetch that is out.
@@ -69,8 +62,7 @@ impl Arrivals {
         issued: Nanos,
         latency: Option<Nanos>,
     ) {
-        let wait = latency.map_or(0, |l| l.0 / 5 * 4).max(LOOK_AGAIN_NS_MIN);
-        let next_look = Nanos(issued.0 + wait);
+        let next_look = first_look(issued, latency);
         self.lines.entry(device).or_default().push_back(Outstanding { fetch, file, page, issued, next_look });
     }
 
@@ -95,7 +87,7 @@ impl Arrivals {
                     Look::Lost => done.push((*out, Outcome::Failed)),
                     Look::NotYet if age > GIVEN_UP_NS => done.push((*out, Outcome::Failed)),
                     Look::NotYet => {
-                        out.next_look = Nanos(now.0 + (age / 24).max(LOOK_AGAIN_NS_MIN));
+                        out.next_look = next_look(out.issued, now);
                         return true;
                     }
                 }
