@@ -42,9 +42,7 @@ pub struct Submission {
 impl Submission {
     /// Submits `window`: its missing pages become in flight and ahead, and the first of its tail takes the mark.
     pub fn of(table: &mut PageTable, window: Window) -> Self {
-        let end = window.end().min(table.end_of_file());
-        let extent = Extent::between(window.start.min(end), end);
-        let fetch = table.fetch(extent);
+        let fetch = table.fetch(window.extent());
         let mark = window.mark().filter(|&page| fetch.iter().any(|hole| hole.contains(page)));
         if let Some(page) = mark {
             table.set(PageBit::Mark, Extent { start: page, count: PageCount(1) });

@@ -18,16 +18,14 @@
 //! whole leaves and, in the one leaf that is not full, passes 32 slots on average (spec 1.4, T17) -- and those in one
 //! instruction. [`PageTable::history_counting`] counts both.
 
+mod chunk;
+
 use crate::units::{Bytes, Extent, PageCount, PageIndex};
 use crate::view::View;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use chunk::{CHUNK_PAGES, Chunk, LEAF_PAGES, Leaf, Select, leaf_masks};
 use core::mem::size_of;
-
-/// Pages in a leaf: one bit of a word each.
-const LEAF_PAGES: u64 = 64;
-/// Pages in a chunk: 64 leaves, 16 MiB of file.
-const CHUNK_PAGES: u64 = 64 * LEAF_PAGES;
 
 /// One fact about a page. The table attaches no rule to them; `ahead` and `used` are what a driver says they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -84,27 +82,6 @@ pub struct PageTable {
     room: usize,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Chunk {
-    /// Which of the 64 leaves exist.
-    occupied: u64,
-    /// Those leaves, in order. No leaf is all zero.
-    leaves: Vec<Leaf>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Leaf {
-    bits: [u64; PageBit::ALL.len()],
-}
-
-/// Which pages a search looks for.
-#[derive(Clone, Copy)]
-enum Select {
-    Bit(PageBit),
-    /// Present or in flight.
-    Resident,
-}
-
 impl PageTable {
     /// An empty table of a file of `end_of_file` pages.
     pub fn new(end_of_file: PageIndex) -> Self {
@@ -128,20 +105,8 @@ impl PageTable {
     ///
     /// A page past the end of the file does not exist: it is passed over, so that the table stays bounded by the file.
     pub fn set(&mut self, bit: PageBit, extent: Extent) -> PageCount {
-        let (from, end) = (extent.start.0, extent.end().min(self.end_of_file).0);
         let mut changed = 0;
-        let mut page = from;
-        while page < end {
-            let base = page - page % CHUNK_PAGES;
-            let stop = end.min(base.saturating_add(CHUNK_PAGES));
-            let chunk = self.chunks.entry(base / CHUNK_PAGES).or_default();
-            let before = chunk.leaves.capacity();
-            for (leaf, mask) in leaf_masks(page - base, stop - base) {
-                changed += chunk.leaf_or_new(leaf).set(bit, mask);
-            }
-            self.room += chunk.leaves.capacity() - before;
-            page = stop;
-        }
+        self.fill(extent, |_, leaf, mask| changed += leaf.set(bit, mask));
         PageCount(changed)
     }
 
@@ -185,37 +150,25 @@ impl PageTable {
         leaf.clear(PageBit::Ahead, mask) > 0
     }
 
-    /// The pages of `extent`, which ends with the file or before, that are neither present nor in flight: they are in flight and ahead
-    /// now. As runs, in order.
+    /// The pages of `extent` that are neither present nor in flight, as far as the file goes: they are in flight and ahead now. As runs, in
+    /// order.
     pub(crate) fn fetch(&mut self, extent: Extent) -> Vec<Extent> {
-        debug_assert!(extent.end() <= self.end_of_file, "{extent} ends behind the file");
         let mut fetched: Vec<Extent> = Vec::new();
-        let (mut page, end) = (extent.start.0, extent.end().0);
-        while page < end {
-            let base = page - page % CHUNK_PAGES;
-            let stop = end.min(base + CHUNK_PAGES);
-            let chunk = self.chunks.entry(base / CHUNK_PAGES).or_default();
-            let before = chunk.leaves.capacity();
-            for (number, mask) in leaf_masks(page - base, stop - base) {
-                let leaf = chunk.leaf_or_new(number);
-                let mut missing = mask & !leaf.word(Select::Resident);
-                leaf.set(PageBit::InFlight, missing);
-                leaf.set(PageBit::Ahead, missing);
-                let first = base + u64::from(number) * LEAF_PAGES;
-                while missing != 0 {
-                    let from = missing.trailing_zeros();
-                    let len = (missing >> from).trailing_ones();
-                    let run = Extent::new(first + u64::from(from), len.into());
-                    match fetched.last_mut() {
-                        Some(last) if last.end() == run.start => last.count += run.count,
-                        _ => fetched.push(run),
-                    }
-                    missing &= !(u64::MAX >> (64 - len) << from);
+        self.fill(extent, |at, leaf, mask| {
+            let mut missing = mask & !leaf.word(Select::Resident);
+            leaf.set(PageBit::InFlight, missing);
+            leaf.set(PageBit::Ahead, missing);
+            while missing != 0 {
+                let from = missing.trailing_zeros();
+                let len = (missing >> from).trailing_ones();
+                let run = Extent { start: at + PageCount(from.into()), count: PageCount(len.into()) };
+                match fetched.last_mut() {
+                    Some(last) if last.end() == run.start => last.count += run.count,
+                    _ => fetched.push(run),
                 }
+                missing &= !(u64::MAX >> (64 - len) << from);
             }
-            self.room += chunk.leaves.capacity() - before;
-            page = stop;
-        }
+        });
         fetched
     }
 
@@ -295,8 +248,25 @@ impl PageTable {
 
     fn leaf_mut(&mut self, page: PageIndex) -> Option<(&mut Leaf, u64)> {
         let chunk = self.chunks.get_mut(&(page.0 / CHUNK_PAGES))?;
-        let rank = chunk.rank((page.0 % CHUNK_PAGES / LEAF_PAGES) as u32)?;
-        Some((&mut chunk.leaves[rank], 1 << (page.0 % LEAF_PAGES)))
+        let leaf = chunk.get_mut((page.0 % CHUNK_PAGES / LEAF_PAGES) as u32)?;
+        Some((leaf, 1 << (page.0 % LEAF_PAGES)))
+    }
+
+    /// Applies `f`, which sets a bit, to the leaves of `extent`, as far as the file goes, each with its first page; those that are not there
+    /// are made.
+    fn fill(&mut self, extent: Extent, mut f: impl FnMut(PageIndex, &mut Leaf, u64)) {
+        let (mut page, end) = (extent.start.0, extent.end().min(self.end_of_file).0);
+        while page < end {
+            let base = page - page % CHUNK_PAGES;
+            let stop = end.min(base.saturating_add(CHUNK_PAGES));
+            let chunk = self.chunks.entry(base / CHUNK_PAGES).or_default();
+            let before = chunk.room();
+            for (leaf, mask) in leaf_masks(page - base, stop - base) {
+                f(PageIndex(base + u64::from(leaf) * LEAF_PAGES), chunk.leaf_or_new(leaf), mask);
+            }
+            self.room += chunk.room() - before;
+            page = stop;
+        }
     }
 
     /// Applies `f` to the leaves of `extent` that exist, each with its first page, and frees those that it emptied.
@@ -309,17 +279,13 @@ impl PageTable {
         let mut emptied = Vec::new();
         let mut edit_chunk = |key: u64, chunk: &mut Chunk| {
             let base = key * CHUNK_PAGES;
-            let before = chunk.leaves.capacity();
+            let before = chunk.room();
             for (leaf, mask) in leaf_masks(from.saturating_sub(base), (end - base).min(CHUNK_PAGES)) {
-                if let Some(rank) = chunk.rank(leaf) {
-                    f(PageIndex(base + u64::from(leaf) * LEAF_PAGES), &mut chunk.leaves[rank], mask);
-                    if chunk.leaves[rank].is_empty() {
-                        chunk.free(leaf, rank);
-                    }
-                }
+                let at = PageIndex(base + u64::from(leaf) * LEAF_PAGES);
+                chunk.edit(leaf, |leaf| f(at, leaf, mask));
             }
-            self.room -= before - chunk.leaves.capacity();
-            if chunk.occupied == 0 {
+            self.room -= before - chunk.room();
+            if chunk.is_empty() {
                 emptied.push(key);
             }
         };
@@ -333,7 +299,7 @@ impl PageTable {
         }
         for key in emptied {
             let chunk = self.chunks.remove(&key).expect("it was seen above");
-            self.room -= chunk.leaves.capacity();
+            self.room -= chunk.room();
         }
     }
 
@@ -434,90 +400,6 @@ impl View for PageTable {
     fn history(&self, page: PageIndex, limit: PageCount) -> PageCount {
         self.history_counting(page, limit).0
     }
-}
-
-impl Chunk {
-    /// Where leaf `leaf` lies in `leaves`, if it exists.
-    fn rank(&self, leaf: u32) -> Option<usize> {
-        (self.occupied >> leaf & 1 == 1).then(|| self.rank_or_place(leaf))
-    }
-
-    /// How many leaves exist before `leaf`.
-    fn rank_or_place(&self, leaf: u32) -> usize {
-        let before = (1 << leaf) - 1;
-        // A file that is read from its start has all of them, and to count bits takes many instructions where there is none for it.
-        if self.occupied & before == before {
-            leaf as usize
-        } else {
-            (self.occupied & before).count_ones() as usize
-        }
-    }
-
-    fn get(&self, leaf: u32) -> Option<&Leaf> {
-        self.rank(leaf).map(|rank| &self.leaves[rank])
-    }
-
-    fn word(&self, leaf: u32, select: Select) -> u64 {
-        self.get(leaf).map_or(0, |leaf| leaf.word(select))
-    }
-
-    fn leaf_or_new(&mut self, leaf: u32) -> &mut Leaf {
-        let rank = self.rank_or_place(leaf);
-        if self.rank(leaf).is_none() {
-            self.occupied |= 1 << leaf;
-            self.leaves.insert(rank, Leaf::default());
-        }
-        &mut self.leaves[rank]
-    }
-
-    fn free(&mut self, leaf: u32, rank: usize) {
-        self.occupied &= !(1 << leaf);
-        self.leaves.remove(rank);
-        if self.leaves.len() <= self.leaves.capacity() / 4 {
-            self.leaves.shrink_to(self.leaves.len() * 2);
-        }
-    }
-}
-
-impl Leaf {
-    fn word(&self, select: Select) -> u64 {
-        match select {
-            Select::Bit(bit) => self.bits[bit as usize],
-            Select::Resident => self.bits[PageBit::Present as usize] | self.bits[PageBit::InFlight as usize],
-        }
-    }
-
-    fn set(&mut self, bit: PageBit, mask: u64) -> u64 {
-        let word = &mut self.bits[bit as usize];
-        let changed = mask & !*word;
-        *word |= mask;
-        changed.count_ones().into()
-    }
-
-    fn clear(&mut self, bit: PageBit, mask: u64) -> u64 {
-        let word = &mut self.bits[bit as usize];
-        let changed = mask & *word;
-        *word &= !mask;
-        changed.count_ones().into()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.bits.iter().fold(0, |all, word| all | word) == 0
-    }
-
-    fn forget(&mut self, mask: u64) {
-        self.bits.iter_mut().for_each(|word| *word &= !mask);
-    }
-}
-
-/// The leaves that pages `[from, end)` of a chunk touch, each with the mask of those pages in it.
-fn leaf_masks(from: u64, end: u64) -> impl DoubleEndedIterator<Item = (u32, u64)> {
-    let (first, past) = (from / LEAF_PAGES, end.div_ceil(LEAF_PAGES));
-    (first..past).map(move |leaf| {
-        let low = from.saturating_sub(leaf * LEAF_PAGES);
-        let high = (end - leaf * LEAF_PAGES).min(LEAF_PAGES);
-        (leaf as u32, (u64::MAX << low) & (u64::MAX >> (LEAF_PAGES - high)))
-    })
 }
 
 #[cfg(test)]
@@ -630,10 +512,9 @@ mod tests {
             let bits = [state.present, state.in_flight, state.ahead, state.used, state.mark];
             assert_eq!(bits, model.pages[start as usize]);
             assert_eq!(bits, PageBit::ALL.map(|bit| table.has(bit, extent.start)));
-            let room: usize = table.chunks.values().map(|chunk| chunk.leaves.capacity()).sum();
+            let room: usize = table.chunks.values().map(Chunk::room).sum();
             assert_eq!(table.room, room, "room is counted as it changes");
-            let empty = |chunk: &Chunk| chunk.leaves.is_empty() || chunk.leaves.iter().any(Leaf::is_empty);
-            assert!(!table.chunks.values().any(empty), "a chunk has leaves, and a leaf has a bit");
+            table.chunks.values().for_each(Chunk::check);
             let start = dice.below(PAGES);
             check(&table, &model, Extent::new(start, dice.below(600).min(PAGES - start)));
         }
