@@ -157,7 +157,7 @@ impl Wave {
         match s.course {
             Course::Seed => self.plan_seed(now, sid, pages, missing),
             Course::Stride { .. } => {
-                s.ahead = s.ahead.max(4);
+                self.widen_stride(sid);
                 // A head that the reader waits for would go elsewhere first: he is asked for again when he has it.
                 let told = self.counters.stalls > 0;
                 if missing == 0 || !told || self.files.get(&id).is_none_or(|f| self.trip(f) == 0) {

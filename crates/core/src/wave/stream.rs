@@ -58,7 +58,9 @@ pub(crate) struct Stream {
     /// Largest forward skip over unread pages that the reader has shown.
     pub(crate) skip: u64,
     pub(crate) last: Nanos,
-    /// Mean time from one word of it to the next, in ns.
+    /// Time from the word of it before the latest to that one, in ns,
+    pub(crate) gap_ns: u64,
+    /// and the mean of those.
     pub(crate) interval_ns: u64,
     /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
     pub(crate) serial: u64,
@@ -86,6 +88,8 @@ pub(crate) struct Stream {
     pub(crate) looked: u64,
     /// A stride that its reader walks by turns with whatever else: that he is elsewhere is no sign (R7).
     pub(crate) by_turns: bool,
+    /// Of a stride: what was first asked for ahead of it was there when its reader came (R7).
+    pub(crate) found: bool,
     /// Runs of a stride behind which its reader read on (R9),
     pub(crate) followed: u64,
     /// and the pages that are fetched for a run with what he reads on; 0 where that is the run alone.
@@ -112,6 +116,7 @@ impl Stream {
             reads: 1,
             skip: 0,
             last: now,
+            gap_ns: 0,
             interval_ns: 0,
             serial: 0,
             by: None,
@@ -126,6 +131,7 @@ impl Stream {
             left: false,
             looked: 0,
             by_turns: false,
+            found: true,
             followed: 0,
             whole: 0,
             begun: (0, 0),
@@ -212,6 +218,7 @@ impl Stream {
     pub(crate) fn heard_of(&mut self, now: Nanos) {
         let gap = now.since(self.last).0;
         self.interval_ns = if self.reads <= 1 { gap } else { (self.interval_ns * 3 + gap) / 4 };
+        self.gap_ns = gap;
         self.last = now;
     }
 }

@@ -7,6 +7,17 @@
 //!     by a head         then       [81,129)                        right behind it, so that the head need not travel
 //! ```
 //!
+//! Four runs are asked for first. If their reader finds them there one after the other, each within a quarter of a latency, the device
+//! brings several at once: a head would have made him wait for each. From then on, and where that is known, he has four runs ahead for each
+//! that he has read, up to what one latency carries or the device takes at once; more by waiting (R3). And he asks again when a quarter of
+//! them is behind him, not half: what is out does not run low before the next ones go.
+//!
+//! ```text
+//! s3, runs of 16 pages     read 3: 4 runs are asked for     reads 4 to 7 find them: 20, 24 and 28 ahead from the fifth on
+//!                          read 20: 44 ahead, the 2.9 MB that one latency carries
+//! a head of 8 ms           read 5 comes 8 ms after read 4: 6 ahead, because the third waited
+//! ```
+//!
 //! Nor is more asked for than the device can use, of all streams, or what it takes at once, twice (R13): on ssd 3,700 pages. A reader who
 //! waits for a device that is busy would have all that he may have out, to no use, and leave it there when he ends.
 //!
@@ -28,6 +39,7 @@
 use super::lengths::{NEAR, USED_PERCENT};
 use super::plan::whole;
 use super::queue::{Turn, Wanted};
+use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave};
@@ -36,7 +48,40 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use alloc::vec::Vec;
 
+/// A reader comes on at once if one of his reads follows another within so small a part of a latency: a quarter.
+const AT_ONCE: u64 = 4;
+/// Runs that a stride has ahead of it first.
+const FIRST_RUNS: u64 = 4;
+/// Reads that make a stride.
+const STRIDE_READS: u64 = 3;
+
+impl Stream {
+    /// Whether the reader of this stride has found what was first fetched ahead of it there, one run after the other, as far as he
+    /// has come to it: on a device that serves one at once he would have waited for each.
+    fn found_first(&self) -> bool {
+        self.found && self.reads > STRIDE_READS + 1
+    }
+}
+
 impl Wave {
+    /// R7: what a stride has ahead of it at least when it has come on by a read.
+    pub(super) fn widen_stride(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        s.ahead = s.ahead.max(FIRST_RUNS);
+        let Some(queue) = self.queues.get(&self.files[&s.file].device) else { return };
+        // From the first of them to the second he may have waited for the one that he had been reading when they were asked for.
+        let first = STRIDE_READS + 2..=STRIDE_READS + FIRST_RUNS;
+        if first.contains(&s.reads) {
+            s.found &= queue.device.latency().is_some_and(|latency| AT_ONCE * s.gap_ns < latency.0);
+        }
+        let head = queue.device.trip_pages() > 0;
+        if queue.device.overlaps() && s.reads > STRIDE_READS + 1 || !head && s.found_first() {
+            let (Course::Stride { run, .. }, device) = (s.course, &queue.device) else { return };
+            let worth = (device.unit_pages() / run).min(u64::from(device.flight_max()));
+            s.ahead = s.ahead.max(worth.min(PROMISE * s.reads));
+        }
+    }
+
     /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
@@ -79,7 +124,9 @@ impl Wave {
         let runs_max = runs_max.min(ends).min(if self.losing { reads / 4 } else { u64::MAX });
         let ahead = s.ahead.min(runs_max) as i64;
         let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
-        if distance > ahead / 2 && distance > 0 {
+        let step =
+            if queue.device.overlaps() || !head && s.found_first() { ahead / 4 } else { ahead - ahead / 2 };
+        if distance > ahead - step && distance > 0 {
             return;
         }
         let (id, from, end) = (s.file, s.next, f.end);
@@ -114,8 +161,8 @@ impl Wave {
         }
         asked.extend(stretch.filter(|stretch| !stretch.is_empty()));
         let why = if whole_stretch { Why("R8 gaps are cheap") } else { Why("R7 stride") };
-        // The reader asks again when it has come half way.
-        let mark = (s.next as i64).checked_add(period * (ahead / 2)).filter(|&p| p >= 0).map(|p| p as u64);
+        // The reader asks again when it has come a step.
+        let mark = (s.next as i64).checked_add(period * step).filter(|&p| p >= 0).map(|p| p as u64);
         let mark = mark.map(|m| Extent::new(m, run));
         for column in columns {
             self.open_column(now, id, pages, column);
@@ -202,6 +249,34 @@ mod tests {
     use super::super::{Action, Config, Input, Wave};
     use crate::units::{Bytes, Extent, FileId, Nanos};
     use alloc::vec::Vec;
+
+    /// The second worked example at the top: runs ahead after each of `reads`, where the first four found come `apart`.
+    #[test]
+    fn who_finds_the_first_runs_there_has_more_ahead() {
+        let ahead = |latency_ms: u64, apart: Nanos, reads: u64| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+            let (mut now, mut runs) = (Nanos(0), Vec::new());
+            for k in 0..reads {
+                let pages = Extent::new(4096 + 256 * k, 16);
+                wave.handle(now, Input::Read { file: id, pages, actor: 0 });
+                while let Some(Action::Fetch { .. }) = wave.poll(now) {}
+                wave.check();
+                let took = if k < 3 { Nanos::from_ms(latency_ms) } else { apart };
+                now.0 += took.0;
+                if k < 3 {
+                    wave.handle(now, Input::Waited { file: id, pages, actor: 0, took });
+                }
+                let sid = wave.files[&id].strides.values().next().copied();
+                runs.push(sid.and_then(|sid| wave.streams.get(sid)).map_or(0, |s| s.ahead));
+            }
+            runs
+        };
+        let s3 = ahead(30, Nanos(10_000), 20);
+        assert_eq!(s3[2..7], [6, 6, 20, 24, 28]);
+        assert_eq!(s3[19], 44);
+        assert_eq!(ahead(8, Nanos::from_ms(8), 7)[2..7], [6, 6, 6, 6, 6]);
+    }
 
     /// A head of 8 ms fetches 4 pages in every 16 with their gaps, each stretch right behind the one before, up or down.
     #[test]
