@@ -17,6 +17,10 @@
 //! Few are 64 pages and a sixteenth of what is out, in an epoch. Much is more than speculation may waste: 64 pages and 15 % of
 //! what was read since half of both was last forgotten. `tests/wave/r12-thrash.txt` tells it as a story.
 //!
+//! Where a head stays with one reader for long, what others have ahead of them ages. He who takes what comes as soon as it comes (R13) had
+//! come for it himself, had the head come to him: where what is out fits, his loss says that the head was long elsewhere, and nothing of
+//! the memory.
+//!
 //! Only what somebody is to come to is lost when it is gone: what streams have ahead that were not left, and what the program said that
 //! it needs. What others left behind was in vain before. Of a region that was bought (R11) nobody knows: half of a cluster is never
 //! read. Its pages are lost when somebody comes for one of them after all, and then all of those that are gone. If they are few, and what
@@ -33,7 +37,7 @@
 //! all 3000 from page 1000 on are one stream's: it may have [1000, 2792)   [2792, 4000) are given up, and 1392 are left
 //! ```
 
-use super::queue::{Turn, Wanted};
+use super::queue::{Queue, Turn, Wanted};
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave, plan};
@@ -75,8 +79,9 @@ impl Wave {
         if let Some(f) = self.files.get_mut(&id) {
             f.ahead /= 2;
         }
-        self.robbed_now += 1;
-        if THRASHED_SHARE * self.robbed_now > self.active() {
+        let held_up = self.streams.get(sid).is_some_and(|s| self.is_held_up(s));
+        self.robbed_now += u64::from(!held_up);
+        if !held_up && THRASHED_SHARE * self.robbed_now > self.active() {
             self.believe_less();
         }
         self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
@@ -147,8 +152,11 @@ impl Wave {
         let gaps = count.min(self.gaps_passed);
         self.gaps_passed -= gaps;
         self.dead = self.dead.saturating_sub(gaps);
-        self.lost += count - gaps;
-        self.vain += count - gaps;
+        let held_up = |run: &&Extent| self.is_held_up_at(id, run.start);
+        let held_up: u64 = lost.iter().filter(held_up).map(|run| run.count.0).sum();
+        let telling = (count - gaps).saturating_sub(held_up);
+        self.lost += telling;
+        self.vain += telling;
         // Where what is out fills much of the memory, it is the memory that is short.
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
@@ -181,6 +189,19 @@ impl Wave {
     fn is_lost(&mut self, id: FileId, pages: Extent) -> bool {
         let bought = self.files.get_mut(&id).is_some_and(|f| f.density.lost(pages));
         !bought && self.is_to_come(id, pages.start)
+    }
+
+    /// Whether the reader of a stream would have come for what it has ahead, were the head not with others, and what is out fits.
+    fn is_held_up(&self, s: &Stream) -> bool {
+        let queue = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device));
+        let fits = self.unread.saturating_sub(self.dead) <= self.room();
+        s.takes_at_once && fits && queue.is_some_and(Queue::crowded_head)
+    }
+
+    /// The same of the stream below `page`, if that comes to it.
+    fn is_held_up_at(&self, id: FileId, page: PageIndex) -> bool {
+        let stream = self.streams.below(&self.files[&id].forward, page);
+        stream.is_some_and(|s| s.comes_to(page.0) && self.is_held_up(s))
     }
 
     /// Whether somebody is to come to `page`: a stream that was not left, or the program has said so. O(log streams).
@@ -291,6 +312,7 @@ fn is_short(s: &Stream) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::device::tests::play;
     use super::super::stream::Stream;
     use super::super::stream::tests::{buy_region, fetched_ahead};
     use super::super::{Config, Input, Wave};
@@ -387,6 +409,26 @@ mod tests {
         assert!(there(4 << 30, 40));
         assert!(!there(4 << 30, 80), "more than a quarter of it");
         assert!(!there(8 << 20, 40), "what is out fills more than a sixteenth of 8 MiB");
+    }
+
+    /// Two wait for a head, and one of them takes what comes as it comes: what he loses tells nothing while what is out fits.
+    #[test]
+    fn who_waits_for_a_head_loses_nothing_by_the_memory() {
+        let believed = |takes_at_once: bool, waiting: u32, memory: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(1000, 1600), 2599);
+            wave.queue(0).device = play(1, 8_000, 500);
+            wave.queue(0).waiting.extend(0..waiting);
+            wave.streams.get_mut(sid).unwrap().takes_at_once = takes_at_once;
+            wave.memory_believed = memory;
+            wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });
+            wave.check();
+            wave.thrashed(Nanos(1), sid, Extent::new(1000, 1));
+            (wave.memory_believed, wave.lost)
+        };
+        assert_eq!(believed(true, 2, 4096), (4096, 0));
+        assert_eq!(believed(true, 1, 4096), (3136, 400), "the head is with nobody else");
+        assert_eq!(believed(false, 2, 4096), (3136, 400), "he has not come for it");
+        assert_eq!(believed(true, 2, 2048), (1568, 400), "1,600 are more than half of memory");
     }
 
     #[test]
