@@ -5,7 +5,8 @@
 //!                                                what three connections carry in a latency while no run has ended
 //!                              cut or raised by  runs that ended (R9)
 //!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
-//!                                                of three quarters more of both, since half is out on average
+//!                                                of three quarters more of both, since half is out on average;
+//!                                                and to what others have left of memory, who came when they were fewer
 //! ```
 
 use super::device::PIECE_MIN;
@@ -116,6 +117,7 @@ impl Wave {
         if enough < target && !end_is_known {
             (target, why) = (enough, Why("R13 all that the device can use"));
         }
+        let share = share.min(self.left_by_others(s));
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
         }
@@ -179,6 +181,15 @@ impl Wave {
         if self.trip(f) > 0 { (pages * 7 / 4).min(self.seven_eighths()) } else { pages }
     }
 
+    /// What others have left a stream of the memory, however few they were when they had their share.
+    fn left_by_others(&self, s: &Stream) -> u64 {
+        if self.active() <= 1 {
+            return u64::MAX;
+        }
+        let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
+        self.seven_eighths().saturating_sub(others).max(AHEAD_MIN)
+    }
+
     /// So many of a stream's share of memory. On a head windows last their readers for several epochs, and in each as many streams
     /// come as in the last: they are counted three times.
     pub(super) fn share_asked_for(&self, f: &File) -> u64 {
@@ -206,6 +217,7 @@ impl Wave {
 #[cfg(test)]
 mod tests {
     use super::super::device::tests::play;
+    use super::super::shares::AHEAD_MIN;
     use super::super::stream::tests::fetched_ahead;
     use super::super::stream::{Course, Stream};
     use crate::units::{Extent, FileId, Nanos};
@@ -226,6 +238,18 @@ mod tests {
         assert_eq!(cut(&s, 1024), 2000 - 992);
         wave.memory_believed = 262_144;
         assert!(f(&wave).0 >= 100, "{:?}", f(&wave));
+    }
+
+    /// 16 streams share 8 MiB, 64 pages each; others had more when they were fewer, and have 1,780 of the 1,792 out.
+    #[test]
+    fn others_leave_what_they_do_not_have() {
+        let left = |streams: u64, out: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
+            (wave.active_now, wave.memory_believed, wave.unread) = (streams, 2048, 12 + out);
+            wave.left_by_others(wave.streams.get(sid).unwrap())
+        };
+        assert_eq!([0, 1700, 1780, 1790].map(|out| left(16, out)), [1792, 92, 12, AHEAD_MIN]);
+        assert_eq!(left(1, 1780), u64::MAX, "there are no others");
     }
 
     /// 128 MiB are 54 pages for each of 300 streams, so that 95 may be asked for; 65 and 114 for each of 250. A head of 8 ms stays
