@@ -15,6 +15,7 @@
 //! mistaken for a busy one (delay-based congestion control, as TCP Vegas has it).
 
 use super::jumps::{Arrival, Jumps};
+use super::shares::UNITS_FIRST;
 use crate::units::{Bytes, Nanos, PageCount};
 
 /// Requests in flight that even an unknown or busy device gets: two for each of a few streams.
@@ -295,9 +296,9 @@ impl Device {
     /// for those lies next to what they wait for: their requests stand in the queue anyway, so a few of ours may join each.
     pub(crate) fn has_room(&mut self, waiting: u32) -> bool {
         if self.rate == 0 {
-            // Twice what a pipe of this latency and one connection needs, if it is one; a disk needs few.
+            // If it is a pipe, what a stream opens its window by, in the smallest requests; a disk needs few.
             let pipe = (self.unit().0 / PIECE_MIN.bytes().0) as u32;
-            let pipe = if pipe > FLIGHT_MIN { 2 * pipe } else { pipe };
+            let pipe = if pipe > FLIGHT_MIN { UNITS_FIRST as u32 * pipe } else { pipe };
             self.flight_max = self.flight_max.max(pipe).min(FLIGHT_FIRST);
         }
         let room =
@@ -490,7 +491,7 @@ pub(super) mod tests {
             device.finished(took, Bytes(4096), took, sent, false);
             assert_eq!(device.latency(), Some(Nanos::from_ms(30)));
             assert!(i == 8 || device.rate().is_none(), "what comes in one latency is no rate");
-            assert!(device.has_room(0) && device.flight_max() == 44, "as many as such a pipe takes, twice");
+            assert!(device.has_room(0) && device.flight_max() == 64, "as many as a window is opened by");
         }
     }
 }

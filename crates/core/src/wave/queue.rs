@@ -334,10 +334,10 @@ mod tests {
     fn what_memory_holds_goes_out_at_once() {
         let mut queue = Queue::new(&Config::default());
         queue.device = crate::wave::device::tests::play(64, 30_000, 200);
-        assert_eq!(queue.device.flight_max(), 176);
+        assert_eq!(queue.device.flight_max(), 96);
         let spread = |most, streams| spread_pages(&queue, PageCount(most), streams);
         assert_eq!(spread(1024, 1), 32);
-        assert_eq!(spread(16_384, 1), 128);
+        assert_eq!(spread(16_384, 1), 256);
         assert_eq!(spread(16_384, 12), u64::MAX);
     }
 

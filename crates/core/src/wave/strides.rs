@@ -14,7 +14,7 @@
 //!
 //! ```text
 //! s3, runs of 16 pages     read 3: 4 runs are asked for     reads 4 to 7 find them: 20, 24 and 28 ahead from the fifth on
-//!                          read 20: 44 ahead, the 2.9 MB that one latency carries
+//!                          read 20: 45 ahead, the 3 MB that one latency carries
 //! a head of 8 ms           read 5 comes 8 ms after read 4: 6 ahead, because the third waited
 //! ```
 //!
@@ -274,7 +274,7 @@ mod tests {
         };
         let s3 = ahead(30, Nanos(10_000), 20);
         assert_eq!(s3[2..7], [6, 6, 20, 24, 28]);
-        assert_eq!(s3[19], 44);
+        assert_eq!(s3[19], 45);
         assert_eq!(ahead(8, Nanos::from_ms(8), 7)[2..7], [6, 6, 6, 6, 6]);
     }
 
