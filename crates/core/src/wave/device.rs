@@ -2,12 +2,13 @@
 //!
 //! Two facts steer everything: how long a lone small read takes (`latency`), and how many bytes a second come at best
 //! (`rate`). Their product is what must be under way to keep the device busy. A third value is steered, not measured:
-//! how many requests we keep in flight. It doubles while more requests bring more bytes, and it shrinks when requests
-//! only wait for one another:
+//! how many requests we keep in flight. It grows while more requests bring more bytes, and it shrinks by a quarter when requests
+//! only wait for one another. As long as they never did it doubles, up to 64; then it grows by half, for each step too far makes readers
+//! wait behind what nobody needs yet:
 //!
 //! ```text
-//!   s3: 30 ms, 64 at once         in flight  8 -> 16 -> 32 -> 64, all done after 33 ms: free to grow
-//!                                            128: done after 66 ms: queueing, back to 64
+//!   s3: 30 ms, 64 at once         in flight  64, all done after 33 ms: free to grow
+//!                                            96 -> 144: most of them done after 66 ms: queueing, back to 108
 //!   hdd: 8 ms, one at a time      in flight  8, each done after the ones before it: no growth
 //! ```
 //!
@@ -59,6 +60,8 @@ pub(crate) struct Device {
     jumping: u32,
     /// Whether the limit held anything back since it last changed.
     limited: bool,
+    /// More than now were too many once.
+    shrunk: bool,
     /// Requests finished since the limit last changed, and how many of them took more than one and a half times their best.
     finished: u32,
     slow: u32,
@@ -89,6 +92,7 @@ impl Default for Device {
             in_flight: 0,
             jumping: 0,
             limited: false,
+            shrunk: false,
             finished: 0,
             slow: 0,
             round_start: Nanos(0),
@@ -392,8 +396,11 @@ impl Device {
         if self.finished >= self.flight_max {
             if 4 * self.slow > 3 * self.finished {
                 self.flight_max = (self.flight_max - self.flight_max / 4).max(FLIGHT_MIN);
+                self.shrunk = true;
             } else if self.limited && 4 * self.slow < self.finished {
-                self.flight_max = (self.flight_max * 2).min(FLIGHT_MAX);
+                let doubles = !self.shrunk && self.flight_max < FLIGHT_FIRST;
+                let more = if doubles { self.flight_max } else { self.flight_max / 2 };
+                self.flight_max = (self.flight_max + more).min(FLIGHT_MAX);
             }
             (self.finished, self.slow, self.limited) = (0, 0, false);
         }
@@ -440,6 +447,24 @@ pub(super) mod tests {
         assert!((48..=160).contains(&device.flight_max()), "{}", device.flight_max());
         let mb_per_s = device.rate().unwrap() / 1_000_000;
         assert!((200..=300).contains(&mb_per_s), "64 x 128 KiB every 33 ms is 254 MB/s, not {mb_per_s}");
+    }
+
+    /// Each round is of as many as may be in flight, all of them in time or all late.
+    #[test]
+    fn once_too_many_were_out_it_grows_by_half() {
+        let mut device = Device::default();
+        device.timed(Nanos(0), Bytes(4096), Nanos::from_ms(1));
+        let mut flight_after = |took_ms: u64| {
+            device.limited = true;
+            let sent: alloc::vec::Vec<Sent> =
+                (0..device.flight_max()).map(|_| device.issued(Nanos(0), false)).collect();
+            for sent in sent.into_iter().rev() {
+                device.finished(Nanos::from_ms(1), Bytes(4096), Nanos::from_ms(took_ms), sent, false);
+            }
+            device.flight_max()
+        };
+        assert_eq!([1, 1, 1, 1].map(&mut flight_after), [16, 32, 64, 96]);
+        assert_eq!([9, 9, 9, 1, 1].map(&mut flight_after), [72, 54, 41, 61, 91]);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! Four runs are asked for first. If their reader finds them there one after the other, each within a quarter of a latency, the device
 //! brings several at once: a head would have made him wait for each. From then on, and where that is known, he has four runs ahead for each
 //! that he has read, up to what one latency carries or the device takes at once; more by waiting (R3). And he asks again when a quarter of
-//! them is behind him, not half: what is out does not run low before the next ones go.
+//! them is behind him, and four at least, not half: what is out does not run low before the next ones go.
 //!
 //! ```text
 //! s3, runs of 16 pages     read 3: 4 runs are asked for     reads 4 to 7 find them: 20, 24 and 28 ahead from the fifth on
@@ -68,11 +68,16 @@ impl Wave {
     pub(super) fn widen_stride(&mut self, sid: StreamId) {
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.ahead = s.ahead.max(FIRST_RUNS);
-        let Some(queue) = self.queues.get(&self.files[&s.file].device) else { return };
+        let f = &self.files[&s.file];
+        let Some(queue) = self.queues.get(&f.device) else { return };
         // From the first of them to the second he may have waited for the one that he had been reading when they were asked for.
         let first = STRIDE_READS + 2..=STRIDE_READS + FIRST_RUNS;
         if first.contains(&s.reads) {
             s.found &= queue.device.latency().is_some_and(|latency| AT_ONCE * s.gap_ns < latency.0);
+        }
+        // Where strides were seen to end, one that is not much longer may end as well, though some of its reads were not told.
+        if f.stride_lengths.known() && s.reads < 2 * f.stride_lengths.longest() {
+            return;
         }
         let head = queue.device.trip_pages() > 0;
         if queue.device.overlaps() && s.reads > STRIDE_READS + 1 || !head && s.found_first() {
@@ -124,8 +129,9 @@ impl Wave {
         let runs_max = runs_max.min(ends).min(if self.losing { reads / 4 } else { u64::MAX });
         let ahead = s.ahead.min(runs_max) as i64;
         let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
-        let step =
-            if queue.device.overlaps() || !head && s.found_first() { ahead / 4 } else { ahead - ahead / 2 };
+        let half = ahead - ahead / 2;
+        let several = queue.device.overlaps() || !head && s.found_first();
+        let step = if several { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };
         if distance > ahead - step && distance > 0 {
             return;
         }
@@ -250,12 +256,14 @@ mod tests {
     use crate::units::{Bytes, Extent, FileId, Nanos};
     use alloc::vec::Vec;
 
-    /// The second worked example at the top: runs ahead after each of `reads`, where the first four found come `apart`.
+    /// The second worked example at the top: runs ahead after each of `reads`, where the first four found come `apart`; and none of it where
+    /// strides have ended after seven.
     #[test]
     fn who_finds_the_first_runs_there_has_more_ahead() {
-        let ahead = |latency_ms: u64, apart: Nanos, reads: u64| {
+        let ahead_after = |ended: usize, latency_ms: u64, apart: Nanos, reads: u64| {
             let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+            (0..ended).for_each(|_| wave.files.get_mut(&id).unwrap().stride_lengths.push(7));
             let (mut now, mut runs) = (Nanos(0), Vec::new());
             for k in 0..reads {
                 let pages = Extent::new(4096 + 256 * k, 16);
@@ -272,7 +280,9 @@ mod tests {
             }
             runs
         };
+        let ahead = |latency_ms, apart, reads| ahead_after(0, latency_ms, apart, reads);
         let s3 = ahead(30, Nanos(10_000), 20);
+        assert_eq!(ahead_after(4, 30, Nanos(10_000), 20)[2..15], [6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 45, 45]);
         assert_eq!(s3[2..7], [6, 6, 20, 24, 28]);
         assert_eq!(s3[19], 45);
         assert_eq!(ahead(8, Nanos::from_ms(8), 7)[2..7], [6, 6, 6, 6, 6]);
