@@ -85,8 +85,7 @@ pub struct Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     Device,
-    Notice(usize),
-    Arrival(usize),
+    Told(usize),
     Resume(u32),
 }
 
@@ -118,8 +117,8 @@ struct World<'a> {
     common: VecDeque<usize>,
     wave: Option<(Wave, Config)>,
     knowledge: Knowledge,
-    notices: Vec<(u64, Input)>,
-    arrivals: Vec<Input>,
+    /// What the brain hears of, each when its event comes.
+    told: Vec<Input>,
     agent_free: u64,
     device_planned: u64,
     outcome: Outcome,
@@ -177,8 +176,7 @@ pub fn play_knowing(
         common,
         wave,
         knowledge,
-        notices: Vec::new(),
-        arrivals: Vec::new(),
+        told: Vec::new(),
         agent_free: 0,
         device_planned: u64::MAX,
         outcome: Outcome::default(),
@@ -202,12 +200,8 @@ impl World<'_> {
             self.now = when;
             match event {
                 Event::Device => self.device_done(),
-                Event::Notice(i) => {
-                    let input = self.notices[i].1;
-                    self.agent(input);
-                }
-                Event::Arrival(i) => {
-                    let input = self.arrivals[i];
+                Event::Told(i) => {
+                    let input = self.told[i];
                     self.agent(input);
                 }
                 Event::Resume(reader) => self.step(reader),
@@ -299,10 +293,9 @@ impl World<'_> {
             return;
         }
         self.outcome.events += u64::from(!matches!(input, Input::Used { .. }));
-        self.notices.push((self.now, input));
         let notice_ns = if self.knowledge == Knowledge::Event { 0 } else { NOTICE_NS };
         let when = (self.now + notice_ns).max(self.agent_free);
-        self.at(when, Event::Notice(self.notices.len() - 1));
+        self.tell_at(when, input);
     }
 
     fn agent(&mut self, input: Input) {
@@ -405,8 +398,8 @@ impl World<'_> {
 
     /// The brain hears of it at `when`.
     fn tell_at(&mut self, when: u64, input: Input) {
-        self.arrivals.push(input);
-        self.at(when, Event::Arrival(self.arrivals.len() - 1));
+        self.told.push(input);
+        self.at(when, Event::Told(self.told.len() - 1));
     }
 
     /// When the agent sees what was sent then and has come.

@@ -14,6 +14,7 @@
 //! ```
 
 use super::stream::{Course, NEVER, Stream, StreamId, UNTOLD_MAX};
+use super::strides::STRIDE_READS;
 use super::{File, Latest, Look, SEEDS_MAX, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -288,7 +289,7 @@ impl Wave {
         if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
             return None;
         }
-        let in_a_row = self.stray(id, pages, actor).map(|period| (period, 3));
+        let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS));
         if let Some((period, reads)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
             let mut s = Stream::seed(id, q, n, now);
             s.course = Course::Stride { period, run: n };

@@ -180,8 +180,7 @@ impl Wave {
         }
         if short {
             // What others still have out beyond what may be out now will be lost as well, which is no news.
-            let out = self.unread.saturating_sub(self.dead);
-            self.lost_weighed = self.lost + out.saturating_sub(self.room());
+            self.lost_weighed = self.lost + self.out().saturating_sub(self.room());
         }
     }
 
@@ -194,8 +193,7 @@ impl Wave {
     /// Whether the reader of a stream would have come for what it has ahead, were the head not with others, and what is out fits.
     fn is_held_up(&self, s: &Stream) -> bool {
         let queue = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device));
-        let fits = self.unread.saturating_sub(self.dead) <= self.room();
-        s.takes_at_once && fits && queue.is_some_and(Queue::crowded_head)
+        s.takes_at_once && self.out() <= self.room() && queue.is_some_and(Queue::crowded_head)
     }
 
     /// The same of the stream below `page`, if that comes to it.

@@ -10,6 +10,7 @@ use super::locate::Place;
 use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
+use super::strides::STRIDE_READS;
 use super::{Advice, Look, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
@@ -297,9 +298,9 @@ impl Wave {
         s.waited = true;
         if let Course::Stride { period, .. } = s.course {
             // Three reads at equal distance may be chance; the fourth came where it was expected. To a head each is a trip.
-            let promise = if s.reads > 3 && overlaps { PROMISE } else { 2 };
+            let promise = if s.reads > STRIDE_READS && overlaps { PROMISE } else { 2 };
             let known = promise * s.ahead.min(s.reads);
-            let worth = if s.reads > 3 { unit / period.unsigned_abs().max(1) } else { 0 };
+            let worth = if s.reads > STRIDE_READS { unit / period.unsigned_abs().max(1) } else { 0 };
             s.ahead = known.max(worth);
             return;
         }

@@ -186,8 +186,7 @@ impl Wave {
         if self.active() <= 1 {
             return u64::MAX;
         }
-        let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
-        self.seven_eighths().saturating_sub(others).max(AHEAD_MIN)
+        self.seven_eighths().saturating_sub(self.out_of_others(s)).max(AHEAD_MIN)
     }
 
     /// So many of a stream's share of memory. On a head windows last their readers for several epochs, and in each as many streams

@@ -74,6 +74,16 @@ impl Wave {
         before.saturating_sub(earlier).min(2 * self.came_late[1])
     }
 
+    /// Pages that are out unread and that somebody may still come to.
+    pub(super) fn out(&self) -> u64 {
+        self.unread.saturating_sub(self.dead)
+    }
+
+    /// Those that are not ahead of this stream.
+    pub(super) fn out_of_others(&self, s: &Stream) -> u64 {
+        self.out().saturating_sub(s.out())
+    }
+
     /// Pages that may be out in vain for what was used.
     pub(super) fn earned(&self) -> u64 {
         self.counters.pages_used * u64::from(self.config.waste_percent) / 100
@@ -113,7 +123,7 @@ impl Wave {
     /// for by that: there it has its share.
     fn due(&self, f: &File, s: &Stream) -> (u64, u64, u64) {
         let pool = self.pool(f);
-        let others = self.unread.saturating_sub(self.dead).saturating_sub(s.out());
+        let others = self.out_of_others(s);
         let (progress, used) = s.begun;
         let all = (self.counters.pages_used - used + pool / 8).max(1);
         let bought = f.density.was_bought(PageIndex(s.next.saturating_sub(1)));

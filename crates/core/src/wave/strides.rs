@@ -36,6 +36,7 @@
 //! `r08-gaps.txt`, and for whole runs `r09-lengths.txt`. Runs right behind pages that were read are the rows of a matrix that is read
 //! by columns: each is opened as a stream of its own (R4).
 
+use super::device::Device;
 use super::lengths::{NEAR, USED_PERCENT};
 use super::plan::whole;
 use super::queue::{Turn, Wanted};
@@ -53,13 +54,18 @@ const AT_ONCE: u64 = 4;
 /// Runs that a stride has ahead of it first.
 const FIRST_RUNS: u64 = 4;
 /// Reads that make a stride.
-const STRIDE_READS: u64 = 3;
+pub(super) const STRIDE_READS: u64 = 3;
 
 impl Stream {
     /// Whether the reader of this stride has found what was first fetched ahead of it there, one run after the other, as far as he
     /// has come to it: on a device that serves one at once he would have waited for each.
     fn found_first(&self) -> bool {
         self.found && self.reads > STRIDE_READS + 1
+    }
+
+    /// Whether a device serves several runs of this stride at once, as far as is known.
+    fn comes_together(&self, device: &Device) -> bool {
+        device.overlaps() || device.trip_pages() == 0 && self.found_first()
     }
 }
 
@@ -79,8 +85,7 @@ impl Wave {
         if f.stride_lengths.known() && s.reads < 2 * f.stride_lengths.longest() {
             return;
         }
-        let head = queue.device.trip_pages() > 0;
-        if queue.device.overlaps() && s.reads > STRIDE_READS + 1 || !head && s.found_first() {
+        if s.reads > STRIDE_READS + 1 && s.comes_together(&queue.device) {
             let (Course::Stride { run, .. }, device) = (s.course, &queue.device) else { return };
             let worth = (device.unit_pages() / run).min(u64::from(device.flight_max()));
             s.ahead = s.ahead.max(worth.min(PROMISE * s.reads));
@@ -115,7 +120,7 @@ impl Wave {
         let head = queue.device.trip_pages() > 0;
         let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
         // Three may be chance, and to a head each run apart is a trip, which it makes for its reader as soon.
-        if head && !whole_stretch && s.reads <= 3 {
+        if head && !whole_stretch && s.reads <= STRIDE_READS {
             return;
         }
         // Gaps that are bought take memory like the rest.
@@ -130,8 +135,8 @@ impl Wave {
         let ahead = s.ahead.min(runs_max) as i64;
         let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
         let half = ahead - ahead / 2;
-        let several = queue.device.overlaps() || !head && s.found_first();
-        let step = if several { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };
+        let step =
+            if s.comes_together(&queue.device) { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };
         if distance > ahead - step && distance > 0 {
             return;
         }
@@ -211,7 +216,7 @@ impl Wave {
 fn whole_run(f: &File, s: &Stream, memory: PageCount, speculation: u64) -> u64 {
     let Course::Stride { period, run } = s.course else { return s.request };
     // Three may be the turning points of one who goes to and fro.
-    let seen = if s.reads > 3 { read_on(f, s) } else { 0 };
+    let seen = if s.reads > STRIDE_READS { read_on(f, s) } else { 0 };
     let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
     let goes_on = match seen.min(speculation.saturating_sub(run)) {
         0 if begins => f.runs().promise(run, memory, PageCount(0)).map_or(0, |w| w.0),
