@@ -54,6 +54,9 @@ struct bowwave_config {
   // What is read without a word you tell (`bowwave_used`) at most so late, in nanoseconds: a reader with pages ahead of him is not
   // taken to have gone for silence as long as that, unless he was heard reading elsewhere. Default 0: as it is read.
   uint64_t told_within_ns;
+  // Misses, marks and arrivals you tell at most so late, in nanoseconds: what a device carries until then must be out ahead of its
+  // readers. Default 20 ms, as from a thread that others keep from the processors; 0 where it is told as it happens.
+  uint64_t seen_within_ns;
   // Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
   uint64_t request_max;
   // Pages that a reader's own read brings at once, however large it is. Default 32.

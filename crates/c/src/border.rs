@@ -42,6 +42,9 @@ pub struct bowwave_config {
     /// What is read without a word you tell (`bowwave_used`) at most so late, in nanoseconds: a reader with pages ahead of him is not
     /// taken to have gone for silence as long as that, unless he was heard reading elsewhere. Default 0: as it is read.
     pub told_within_ns: u64,
+    /// Misses, marks and arrivals you tell at most so late, in nanoseconds: what a device carries until then must be out ahead of its
+    /// readers. Default 20 ms, as from a thread that others keep from the processors; 0 where it is told as it happens.
+    pub seen_within_ns: u64,
     /// Largest request that can be sent at once, in pages of 4096 bytes, at least 1. Default 32.
     pub request_max: u64,
     /// Pages that a reader's own read brings at once, however large it is. Default 32.
@@ -217,6 +220,7 @@ pub extern "C" fn bowwave_config_default() -> bowwave_config {
         memory: config.memory.0,
         read_goes_first: config.read_goes_first,
         told_within_ns: config.told_within.0,
+        seen_within_ns: config.seen_within.0,
         request_max: config.request_max.0,
         reader_max: config.reader_max.0,
         waste_percent: config.waste_percent,
@@ -240,6 +244,7 @@ pub unsafe extern "C" fn bowwave_new(config: *const bowwave_config) -> *mut boww
             memory: Bytes(config.memory),
             read_goes_first: config.read_goes_first,
             told_within: Nanos(config.told_within_ns.min(TOOK_MAX)),
+            seen_within: Nanos(config.seen_within_ns.min(TOOK_MAX)),
             waste_percent: config.waste_percent,
             waste_absolute: config.waste_absolute,
             request_max: PageCount(config.request_max),

@@ -137,6 +137,7 @@ impl World {
             reader_max: PageCount(1 << chance.below(9)),
             read_goes_first: chance.one_in(4),
             told_within: Nanos(if chance.one_in(4) { chance.scale(34) } else { 0 }),
+            seen_within: Nanos(if chance.one_in(4) { chance.scale(34) } else { 0 }),
         };
         // A swarm: each world leaves some kinds of input out, and drowns in others.
         let usual = [60, 20, 4, 20, 4, 2, 3, 3, 2, 1, 1, 2, 4, 1, 1];

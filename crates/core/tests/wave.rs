@@ -409,6 +409,7 @@ fn config(options: &[&str]) -> Config {
         reader_max: pages("reader", usual.reader_max),
         read_goes_first: option(options, "read-first") == Some("yes"),
         told_within: usual.told_within,
+        seen_within: usual.seen_within,
     }
 }
 

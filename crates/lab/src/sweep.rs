@@ -117,6 +117,7 @@ pub fn sweep_brain(name: &str, frames: u64) -> Option<Brain> {
             waste_absolute: waste.starts_with('='),
             request_max: PageCount(request.max(1)),
             reader_max: PageCount(256),
+            seen_within: Nanos(0),
             ..Config::default()
         }));
     }

@@ -19,6 +19,7 @@ fn wave(frames: u64, ours: bool) -> Brain {
         read_goes_first: ours,
         request_max: PageCount(256),
         reader_max: PageCount(256),
+        seen_within: Nanos(0),
         ..Config::default()
     })
 }

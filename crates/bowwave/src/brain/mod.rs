@@ -95,6 +95,7 @@ impl Brain {
             memory: all.bytes(),
             read_goes_first: true,
             told_within: quiet::TOLD_WITHIN,
+            seen_within: Nanos(0),
             request_max: REQUEST_MAX,
             reader_max: PageCount(READER_MAX),
             ..Config::default()

@@ -15,6 +15,9 @@ pub struct Config {
     /// What is read without a word is told at most so late ([`Input::Used`]). A reader with pages ahead of him is not taken to have
     /// gone for silence as long as that, unless he was heard reading elsewhere. Default: 0, as it is told.
     pub told_within: Nanos,
+    /// Misses, marks and arrivals are told at most so late: what a device carries until then must be out ahead of its readers
+    /// (R13). Default: 20 ms, as to a thread that others keep from the processors.
+    pub seen_within: Nanos,
     /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15: at most 1.15 bytes a byte.
     pub waste_percent: u32,
     /// Whether that is absolute: then nothing is fetched ahead while more is out unread than 128 KiB and that
@@ -27,12 +30,13 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 1 GiB, 15 %, requests of 128 KiB: what an unprivileged driver has where nothing is known of the machine.
+    /// 1 GiB, 15 %, requests of 128 KiB, 20 ms: what an unprivileged driver has where nothing is known of the machine.
     fn default() -> Self {
         Self {
             memory: Bytes(1 << 30),
             read_goes_first: false,
             told_within: Nanos(0),
+            seen_within: Nanos::from_ms(20),
             waste_percent: 15,
             waste_absolute: false,
             request_max: PageCount(32),

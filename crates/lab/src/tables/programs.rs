@@ -13,6 +13,7 @@ pub(super) fn wave(frames: u64) -> Brain {
         memory: PageCount(frames).bytes(),
         request_max: PageCount(256),
         reader_max: PageCount(256),
+        seen_within: Nanos(0),
         ..Config::default()
     })
 }
