@@ -9,12 +9,13 @@
 //!
 //! Four runs are asked for first. If their reader finds them there one after the other, each within a quarter of a latency, the device
 //! brings several at once: a head would have made him wait for each. From then on, and where that is known, he has four runs ahead for each
-//! that he has read, up to what one latency carries or the device takes at once; more by waiting (R3). And he asks again when a quarter of
-//! them is behind him, and four at least, not half: what is out does not run low before the next ones go.
+//! that he has read, up to what one latency carries or the device takes at once; and once he has found all four, as much as opens a
+//! window (R13), for nobody knows where he ends: what three connections carry in a latency. More by waiting (R3). And he asks again when a
+//! quarter of them is behind him, and four at least, not half: what is out does not run low before the next ones go.
 //!
 //! ```text
-//! s3, runs of 16 pages     read 3: 4 runs are asked for     reads 4 to 7 find them: 20, 24 and 28 ahead from the fifth on
-//!                          read 20: 45 ahead, the 3 MB that one latency carries
+//! s3, runs of 16 pages     read 3: 4 runs are asked for     reads 4 to 7 find them: 20 and 24 ahead after the fifth and sixth,
+//!                          and 64 after the seventh, all that the device takes at once: 137 are what three connections carry
 //! a head of 8 ms           read 5 comes 8 ms after read 4: 6 ahead, because the third waited
 //! ```
 //!
@@ -41,7 +42,7 @@ use super::lengths::{NEAR, USED_PERCENT};
 use super::plan::whole;
 use super::queue::{Turn, Wanted};
 use super::reach::PROMISE;
-use super::shares::{AHEAD_MIN, SPECULATION_MAX};
+use super::shares::{AHEAD_MIN, SPECULATION_MAX, UNITS_FIRST};
 use super::stream::{Course, Stream, StreamId};
 use super::{File, Wave};
 use crate::decision::{Pattern, Why};
@@ -87,8 +88,12 @@ impl Wave {
         }
         if s.reads > STRIDE_READS + 1 && s.comes_together(&queue.device) {
             let (Course::Stride { run, .. }, device) = (s.course, &queue.device) else { return };
-            let worth = (device.unit_pages() / run).min(u64::from(device.flight_max()));
-            s.ahead = s.ahead.max(worth.min(PROMISE * s.reads));
+            // Seven reads that all came at once: what is not known to end is opened as a window is.
+            let all_found = s.found && s.reads >= STRIDE_READS + FIRST_RUNS;
+            let (connections, promise) =
+                if all_found { (UNITS_FIRST, u64::MAX) } else { (1, PROMISE * s.reads) };
+            let worth = (connections * device.unit_pages() / run).min(u64::from(device.flight_max()));
+            s.ahead = s.ahead.max(worth.min(promise));
         }
     }
 
@@ -287,9 +292,8 @@ mod tests {
         };
         let ahead = |latency_ms, apart, reads| ahead_after(0, latency_ms, apart, reads);
         let s3 = ahead(30, Nanos(10_000), 20);
-        assert_eq!(ahead_after(4, 30, Nanos(10_000), 20)[2..15], [6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 45, 45]);
-        assert_eq!(s3[2..7], [6, 6, 20, 24, 28]);
-        assert_eq!(s3[19], 45);
+        assert_eq!(ahead_after(4, 30, Nanos(10_000), 20)[2..15], [6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 64, 64]);
+        assert_eq!(s3[2..8], [6, 6, 20, 24, 64, 64]);
         assert_eq!(ahead(8, Nanos::from_ms(8), 7)[2..7], [6, 6, 6, 6, 6]);
     }
 
