@@ -19,7 +19,8 @@
 //! part of it that is thick. Of a large one no more is bought than from its lowest read to its highest, and as far beyond as two reads lie
 //! apart on average. Regions that were bought before tell how much of them was read in the end: where that was a third,
 //! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), an eighth must have
-//! been read while two fifths of its like were, or nothing is known of them; else half.
+//! been read while two fifths of its like were, or nothing is known of them; else half. What was read there and is gone again is a gap
+//! as well: three quarters of what is fetched must be new.
 //!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, the part around the read is bought once the rent of
 //! the whole comes to half of its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
@@ -70,6 +71,8 @@ const FILL_THIN: u64 = 21;
 const THICK_DEAR: u64 = 2;
 /// or an eighth while no three regions of its size have ended, or [`FILL_MIN_DEAR`] of those that did was read.
 const THICK_DEAR_FIRST: u64 = 8;
+/// And in parts of these, so much of what is fetched must not have been read.
+const NEW_DEAR: (u64, u64) = (3, 4);
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
 /// lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
@@ -217,6 +220,11 @@ impl Density {
             let thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
             let thick = region.pages_read * thick >= whole.count.0 && self.spread(s, number, region.count);
             let (missing, price_ns) = if fills || thick && gathered { price(extent) } else { (0, u64::MAX) };
+            // What was read and is gone is a gap as well.
+            let unread = whole.count.0.saturating_sub(region.pages_read);
+            if !gaps_are_cheap && NEW_DEAR.1 * unread < NEW_DEAR.0 * missing {
+                continue;
+            }
             // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
             let left = (fill * scale / 256).saturating_sub(region.pages_read - pages.count.0);
             let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
@@ -648,6 +656,24 @@ mod tests {
             bought_after(3000 + 100 * i, 16);
         });
         assert_eq!(bought_after(8000, 16), 0);
+    }
+
+    #[test]
+    fn where_gaps_are_dear_what_was_read_and_is_gone_is_one() {
+        let dear = Terms { gaps_are_cheap: false, ..FREELY };
+        // 24 pages of 64 are read, six in each quarter; the price is right only then.
+        let bought = |missing: u64| {
+            let mut density = Density::default();
+            let pages = (0..24).map(|i| Extent::new(64_000 + i % 4 * 16 + i / 4, 1));
+            let last = pages.enumerate().map(|(i, p)| {
+                let price = |_: Extent| (missing, if i == 23 { 1 } else { u64::MAX });
+                density.read(p, 80_000, 1 << 22, dear, price)
+            });
+            last.last().flatten().map(|(region, _)| region)
+        };
+        assert_eq!(bought(40), Some(Extent::new(64_000, 64)), "what was read is there: 40 of 40 are new");
+        assert_eq!(bought(53), Some(Extent::new(64_000, 64)), "40 of 53");
+        assert_eq!(bought(64), None, "40 of 64");
     }
 
     #[test]
