@@ -122,13 +122,17 @@ impl PageTable {
         self.edit(extent, |_, leaf, mask| leaf.forget(mask));
     }
 
-    /// Clears every bit on the pages of `extent`, and names those that were ahead.
-    pub(crate) fn lose(&mut self, extent: Extent, mut was_ahead: impl FnMut(PageIndex)) {
+    /// Clears every bit on the pages of `extent`, and names them in order: runs of those that were ahead, and of those that were not.
+    pub(crate) fn lose(&mut self, extent: Extent, mut lost: impl FnMut(Extent, bool)) {
         self.edit(extent, |at, leaf, mask| {
-            let mut ahead = leaf.word(Select::Bit(PageBit::Ahead)) & mask;
-            while ahead != 0 {
-                was_ahead(at + PageCount(ahead.trailing_zeros().into()));
-                ahead &= ahead - 1;
+            let ahead = leaf.word(Select::Bit(PageBit::Ahead));
+            let (mut from, end) = (mask.trailing_zeros(), u64::BITS - mask.leading_zeros());
+            while from < end {
+                let was_ahead = ahead >> from & 1 == 1;
+                let alike = if was_ahead { ahead } else { !ahead } >> from;
+                let len = alike.trailing_ones().min(end - from);
+                lost(Extent { start: at + PageCount(from.into()), count: PageCount(len.into()) }, was_ahead);
+                from += len;
             }
             leaf.forget(mask);
         });

@@ -5,13 +5,18 @@
 //!
 //! frame    file  owner  page, low  page, high : flags : shard  age  newer  older
 //! bits     32    32     32         20         : 4     : 8      32   32     32        28 bytes, 0.7 % of its page
+//!
+//! free     next <-- ... <-- last         linked by `newer` too: a chain that leaves a list lies there as it lay in the list
 //! ```
+//!
+//! Frames that lie side by side leave a list as one [`Chain`]: pages that came together go together, and those that come in
+//! their place take their frames in the same order.
 //!
 //! Every frame carries its *age*: the count of insertions at the moment it came, or came back, to the young end. Ages
 //! fall along a list from young to old, so the old ends of two shards can be compared. Of the count the last 32 bits are
 //! kept: a page that nothing has moved while 2^32 others came (16 TiB) is taken for a young one where shards are compared.
 
-use crate::units::{Bytes, FileId, PageIndex};
+use crate::units::{Bytes, Extent, FileId, PageCount, PageIndex};
 use alloc::vec::Vec;
 use core::mem::size_of;
 
@@ -87,6 +92,11 @@ impl Frame {
         was
     }
 
+    /// Whether its page can go: it is neither in flight nor dirty.
+    pub(super) fn idle(&self) -> bool {
+        self.rest & (1 << Flag::InFlight as u32 | 1 << Flag::Dirty as u32) == 0
+    }
+
     pub(super) fn list(&self) -> List {
         if self.has(Flag::Active) { List::Active } else { List::Inactive }
     }
@@ -98,6 +108,27 @@ impl Frame {
     pub(super) fn page(&self) -> PageIndex {
         let high = self.rest & ((1 << PAGE_HIGH_BITS) - 1);
         PageIndex(u64::from(high) << 32 | u64::from(self.page_low))
+    }
+}
+
+/// Frames that lie side by side in one list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chain {
+    old: FrameId,
+    young: FrameId,
+    len: u64,
+}
+
+impl Chain {
+    pub(super) fn of(id: FrameId) -> Self {
+        Self { old: id, young: id, len: 1 }
+    }
+    pub(super) fn len(&self) -> PageCount {
+        PageCount(self.len)
+    }
+    /// The one at its young end.
+    pub(super) fn young(&self) -> FrameId {
+        self.young
     }
 }
 
@@ -113,7 +144,8 @@ pub(super) struct Frames {
     frames: Vec<Frame>,
     /// As many are there at most.
     frames_max: usize,
-    free: Vec<u32>,
+    /// The free frame that is taken next.
+    free: u32,
     lists: Vec<[Ends; 2]>,
     /// Of each shard, frames whose page is in flight.
     in_flight: Vec<u64>,
@@ -131,7 +163,7 @@ impl Frames {
         Self {
             frames: Vec::new(),
             frames_max: frames_max as usize,
-            free: Vec::new(),
+            free: NO_FRAME,
             lists: alloc::vec![[empty; 2]; shards],
             in_flight: alloc::vec![0; shards],
             insertions: 0,
@@ -157,7 +189,7 @@ impl Frames {
     }
 
     pub(super) fn bytes_of_memory(&self) -> Bytes {
-        let frames = self.frames.capacity() * size_of::<Frame>() + self.free.capacity() * size_of::<u32>();
+        let frames = self.frames.capacity() * size_of::<Frame>();
         let files =
             self.names.capacity() * size_of::<FileId>() + self.free_slots.capacity() * size_of::<FileSlot>();
         Bytes((frames + files) as u64)
@@ -210,53 +242,91 @@ impl Frames {
         self.in_flight[frame.shard()] -= u64::from(frame.replace(Flag::InFlight, false));
     }
 
-    /// A frame for a page in flight, at the young end of the inactive list.
-    pub(super) fn allocate(&mut self, file: FileSlot, page: PageIndex, owner: u32, shard: usize) -> FrameId {
-        debug_assert!(page.0 < PAGES_MAX, "a file ends before");
-        let rest = (shard as u32) << SHARD_SHIFT | 1 << Flag::InFlight as u32 | (page.0 >> 32) as u32;
-        let (newer, older) = (NO_FRAME, NO_FRAME);
-        let frame = Frame { file, owner, page_low: page.0 as u32, rest, age: 0, newer, older };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.frames[id as usize] = frame;
-                id
-            }
-            None => {
-                // A doubling would take twice what is needed just when memory is short.
-                let len = self.frames.len();
-                if len == self.frames.capacity() {
-                    let left = self.frames_max.saturating_sub(len);
-                    self.frames.reserve_exact((len / 16).max(GROWTH_MIN).min(left));
+    /// Frames for pages in flight, at the young end of the inactive list, the last page's youngest. Their numbers join `taken`.
+    pub(super) fn allocate(
+        &mut self,
+        file: FileSlot,
+        pages: Extent,
+        owner: u32,
+        shard: usize,
+        taken: &mut Vec<u32>,
+    ) {
+        debug_assert!(pages.end().0 <= PAGES_MAX, "a file ends before");
+        let flags = (shard as u32) << SHARD_SHIFT | 1 << Flag::InFlight as u32;
+        let ends = &mut self.lists[shard][List::Inactive as usize];
+        let mut older = ends.young;
+        for page in pages.start.0..pages.end().0 {
+            self.insertions += 1;
+            let (rest, age) = (flags | (page >> 32) as u32, self.insertions as u32);
+            let frame = Frame { file, owner, page_low: page as u32, rest, age, newer: NO_FRAME, older };
+            let id = match self.free {
+                NO_FRAME => {
+                    // A doubling would take twice what is needed just when memory is short.
+                    let len = self.frames.len();
+                    if len == self.frames.capacity() {
+                        let left = self.frames_max.saturating_sub(len);
+                        self.frames.reserve_exact((len / 16).max(GROWTH_MIN).min(left));
+                    }
+                    self.frames.push(frame);
+                    len as u32
                 }
-                self.frames.push(frame);
-                self.frames.len() as u32 - 1
+                id => {
+                    self.free = core::mem::replace(&mut self.frames[id as usize], frame).newer;
+                    id
+                }
+            };
+            if older == NO_FRAME {
+                ends.old = id;
+            } else {
+                self.frames[older as usize].newer = id;
             }
-        };
-        self.in_flight[shard] += 1;
-        self.link(FrameId(id), List::Inactive);
-        FrameId(id)
+            taken.push(id);
+            older = id;
+        }
+        ends.young = older;
+        ends.len += pages.count.0;
+        self.in_flight[shard] += pages.count.0;
     }
 
-    pub(super) fn free(&mut self, id: FrameId) {
-        self.landed(id);
-        self.unlink(id);
-        self.free.push(id.0);
+    /// `old` and those that lie beside it towards the young end, `most` at most, as far as their pages can go, follow one another in one
+    /// file and were fetched by one owner.
+    pub(super) fn run(&self, old: FrameId, most: u64) -> Chain {
+        let (first, mut run) = (self.get(old), Chain::of(old));
+        while run.len < most
+            && let Some(next) = self.younger(run.young)
+        {
+            let frame = self.get(next);
+            let goes_on = frame.page() == first.page() + run.len();
+            if !goes_on || !frame.idle() || (frame.file, frame.owner) != (first.file, first.owner) {
+                break;
+            }
+            (run.young, run.len) = (next, run.len + 1);
+        }
+        run
+    }
+
+    /// These frames, of pages that are not in flight, are free, and the first to be taken.
+    pub(super) fn free(&mut self, chain: Chain) {
+        debug_assert!(!self.get(chain.old).has(Flag::InFlight), "its page has landed");
+        self.unlink(chain);
+        self.get_mut(chain.young).newer = self.free;
+        self.free = chain.old.0;
     }
     /// To the young end of its list.
     pub(super) fn rejuvenate(&mut self, id: FrameId) {
         let list = self.get(id).list();
-        self.unlink(id);
+        self.unlink(Chain::of(id));
         self.link(id, list);
     }
     /// To the young end of the active list.
     pub(super) fn activate(&mut self, id: FrameId) {
-        self.unlink(id);
+        self.unlink(Chain::of(id));
         self.link(id, List::Active);
     }
     /// The oldest active page becomes the youngest inactive one, and must prove itself again.
     pub(super) fn deactivate_oldest(&mut self, shard: usize) {
         if let Some(id) = self.oldest(shard, List::Active) {
-            self.unlink(id);
+            self.unlink(Chain::of(id));
             self.replace(id, Flag::Referenced, false);
             self.link(id, List::Inactive);
         }
@@ -279,20 +349,21 @@ impl Frames {
         (frame.age, frame.newer, frame.older) = (age, NO_FRAME, young);
     }
 
-    fn unlink(&mut self, id: FrameId) {
-        let frame = *self.get(id);
-        let (newer, older) = (frame.newer, frame.older);
-        let ends = &mut self.lists[frame.shard()][frame.list() as usize];
-        ends.len -= 1;
+    fn unlink(&mut self, chain: Chain) {
+        let old = *self.get(chain.old);
+        let (newer, older) = (self.get(chain.young).newer, old.older);
+        let ends = &mut self.lists[old.shard()][old.list() as usize];
+        ends.len -= chain.len;
         if newer == NO_FRAME {
             ends.young = older;
-        } else {
-            self.frames[newer as usize].older = older;
         }
-        let ends = &mut self.lists[frame.shard()][frame.list() as usize];
         if older == NO_FRAME {
             ends.old = newer;
-        } else {
+        }
+        if newer != NO_FRAME {
+            self.frames[newer as usize].older = older;
+        }
+        if older != NO_FRAME {
             self.frames[older as usize].newer = newer;
         }
     }
@@ -318,11 +389,45 @@ impl Frames {
             }
             assert_eq!(in_flight, self.in_flight[shard], "frames in flight are counted");
         }
-        assert_eq!(listed + self.free.len() as u64, self.frames.len() as u64, "a frame is listed or free");
+        let free = core::iter::successors(some(self.free), |&id| self.younger(id)).count() as u64;
+        assert_eq!(listed + free, self.frames.len() as u64, "a frame is listed or free");
         listed
     }
 }
 
 fn some(id: u32) -> Option<FrameId> {
     (id != NO_FRAME).then_some(FrameId(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Six pages of one owner and two of another: what leaves the list as one chain, and comes back into it in the same order.
+    #[test]
+    fn frames_leave_a_list_by_chains() {
+        let (mut frames, mut taken) = (Frames::new(8, 1), Vec::new());
+        let file = frames.open(FileId(1));
+        frames.allocate(file, Extent::new(10, 6), 7, 0, &mut taken);
+        frames.allocate(file, Extent::new(16, 2), 8, 0, &mut taken);
+        taken.iter().for_each(|&id| frames.landed(FrameId(id)));
+        let listed = |frames: &Frames| -> Vec<u64> {
+            let all = core::iter::successors(frames.oldest(0, List::Inactive), |&id| frames.younger(id));
+            all.map(|id| frames.get(id).page().0).collect()
+        };
+        // Page 13 is dirty: nothing before it goes with what is behind it, and 16 has another owner than 15.
+        frames.replace(FrameId(3), Flag::Dirty, true);
+        let lens = [(0, 9), (0, 2), (4, 9)].map(|(id, most)| frames.run(FrameId(id), most).len().0);
+        assert_eq!(lens, [3, 2, 2]);
+        frames.free(frames.run(FrameId(4), 9));
+        frames.free(frames.run(FrameId(0), 2));
+        assert_eq!((listed(&frames), frames.check()), ([12, 13, 16, 17].to_vec(), 4));
+        taken.clear();
+        frames.allocate(file, Extent::new(90, 4), 9, 0, &mut taken);
+        assert_eq!(
+            (taken, listed(&frames)),
+            ([0, 1, 4, 5].to_vec(), [12, 13, 16, 17, 90, 91, 92, 93].to_vec())
+        );
+        assert_eq!(frames.check(), 8);
+    }
 }

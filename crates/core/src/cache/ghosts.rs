@@ -3,7 +3,8 @@
 //! The kernel keeps such *shadow entries* and readahead never looks at them; a page that comes back soon says how much
 //! more memory its stream would have needed (spec 1.5). Bounded: the oldest ghost goes when there are too many.
 
-use crate::units::{Bytes, FileId, PageIndex};
+use super::Evicted;
+use crate::units::{Bytes, Extent, FileId, PageIndex};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::mem::size_of;
 
@@ -37,11 +38,18 @@ impl Ghosts {
         Bytes((by_page + self.order.capacity() * size_of::<(u64, FileId, PageIndex)>()) as u64)
     }
 
-    pub(super) fn remember(&mut self, file: FileId, page: PageIndex, owner: u32, unread: bool) {
-        self.clock += 1;
+    pub(super) fn remember(&mut self, gone: &Evicted) {
         if self.max == 0 {
+            self.clock += gone.pages.count.0;
             return;
         }
+        for page in gone.pages.start.0..gone.pages.end().0 {
+            self.remember_one(gone.file, PageIndex(page), gone.owner, gone.unread);
+        }
+    }
+
+    fn remember_one(&mut self, file: FileId, page: PageIndex, owner: u32, unread: bool) {
+        self.clock += 1;
         self.by_page.insert((file, page), Ghost { clock: self.clock, owner, unread });
         self.order.push_back((self.clock, file, page));
         // Each loss adds one entry and takes away at least one once there are `max`: the queue stays as short.
@@ -53,9 +61,9 @@ impl Ghosts {
         }
     }
 
-    pub(super) fn forget(&mut self, file: FileId, page: PageIndex) {
+    pub(super) fn forget(&mut self, file: FileId, pages: Extent) {
         if !self.by_page.is_empty() {
-            self.by_page.remove(&(file, page));
+            (pages.start.0..pages.end().0).for_each(|page| _ = self.by_page.remove(&(file, PageIndex(page))));
         }
     }
 

@@ -37,7 +37,7 @@ use crate::window::Window;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
-use frames::{FileSlot, Flag, FrameId, Frames, List, PAGES_MAX};
+use frames::{Chain, FileSlot, Flag, FrameId, Frames, List, PAGES_MAX};
 use ghosts::Ghosts;
 use places::Places;
 use shards::Shards;
@@ -73,32 +73,44 @@ impl CacheConfig {
     }
 }
 
-/// A page that lost its frame.
+/// Pages that lost their frames one after the other: a run of one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evicted {
     /// Of which file.
     pub file: FileId,
-    /// Which page.
-    pub page: PageIndex,
-    /// Who had it fetched: the number given to [`Cache::submit`].
+    /// Which pages.
+    pub pages: Extent,
+    /// Who had them fetched: the number given to [`Cache::submit`].
     pub owner: u32,
-    /// It was fetched ahead and never read.
+    /// They were fetched ahead and never read.
     pub unread: bool,
 }
 
 impl Evicted {
-    /// Lost pages as runs, as long as they stand side by side in `evicted`. O(pages).
+    /// Lost pages as runs, whoever had them fetched, as long as they stand side by side in `evicted`. O(runs).
     pub fn runs(evicted: &[Self]) -> Vec<(FileId, Extent)> {
         let mut all: Vec<(FileId, Extent)> = Vec::new();
         for gone in evicted {
             match all.last_mut() {
-                Some((file, run)) if *file == gone.file && run.end() == gone.page => {
-                    run.count += PageCount(1)
+                Some((file, run)) if *file == gone.file && run.end() == gone.pages.start => {
+                    run.count += gone.pages.count
                 }
-                _ => all.push((gone.file, Extent { start: gone.page, count: PageCount(1) })),
+                _ => all.push((gone.file, gone.pages)),
             }
         }
         all
+    }
+
+    /// These were lost too.
+    fn join(self, evicted: &mut Vec<Self>) {
+        match evicted.last_mut() {
+            Some(last)
+                if last.pages.end() == self.pages.start && Self { pages: last.pages, ..self } == *last =>
+            {
+                last.pages.count += self.pages.count
+            }
+            _ => evicted.push(self),
+        }
     }
 }
 
@@ -154,8 +166,8 @@ pub struct Cache {
     shards: Shards,
     ghosts: Ghosts,
     evicted: Vec<Evicted>,
-    /// How many of those have left their file's table too: between calls all of them.
-    settled: usize,
+    /// Those that gave up their frames and have not left their file's table: between calls none.
+    leaving: Vec<Evicted>,
     to_write: Vec<(FileId, PageIndex)>,
     /// Room for the frames of one run of pages.
     taken: Vec<u32>,
@@ -176,7 +188,7 @@ impl Cache {
             shards: Shards::new(&config),
             ghosts: Ghosts::new(config.ghosts_max),
             evicted: Vec::new(),
-            settled: 0,
+            leaving: Vec::new(),
             to_write: Vec::new(),
             taken: Vec::new(),
             age_inversion: 0,
@@ -212,7 +224,7 @@ impl Cache {
     /// first of its tail takes the mark. Stops where no frame can be had (spec 1.6): what comes back is what is to be
     /// fetched.
     pub fn submit(&mut self, file: FileId, window: Window, owner: u32) -> Submission {
-        self.submit_unless(file, window, owner, &mut |_, _, _| Hold::Go)
+        self.submit_asking(file, window, owner, None)
     }
 
     /// [`Cache::submit`] by a driver whose readers use pages without a word: `holds` is asked of each page that is about
@@ -224,31 +236,26 @@ impl Cache {
         owner: u32,
         holds: Holds<'_>,
     ) -> Submission {
+        self.submit_asking(file, window, owner, Some(holds))
+    }
+
+    fn submit_asking(
+        &mut self,
+        file: FileId,
+        window: Window,
+        owner: u32,
+        mut holds: Option<Holds<'_>>,
+    ) -> Submission {
         let Some(f) = self.files.get_mut(&file) else { return Submission::default() };
-        let slot = f.slot;
         let mut submission = Submission::of(&mut f.table, window);
-        if submission.fetch.is_empty() {
-            return submission;
-        }
-        let mut lost = None;
-        let (mut taken, mut sought) = (core::mem::take(&mut self.taken), Sought::default());
+        let (mut lost, mut sought) = (None, Sought::default());
         for hole in &submission.fetch {
-            taken.clear();
-            let pages = (hole.start.0..hole.end().0).map(PageIndex);
-            taken.extend(
-                pages.map_while(|page| {
-                    Some(self.take_frame((file, slot), page, owner, holds, &mut sought)?.0)
-                }),
-            );
-            self.settle();
-            let f = self.files.get_mut(&file).expect("looked up above");
-            f.places.put(hole.start, &taken);
-            if (taken.len() as u64) < hole.count.0 {
-                lost = Some(hole.start + PageCount(taken.len() as u64));
+            let got = self.take_frames(file, *hole, owner, &mut holds, &mut sought);
+            if got < hole.count {
+                lost = Some(hole.start + got);
                 break;
             }
         }
-        self.taken = taken;
         if let Some(from) = lost {
             let f = self.files.get_mut(&file).expect("looked up above");
             for hole in &mut submission.fetch {
@@ -277,13 +284,9 @@ impl Cache {
                     self.refer(id);
                 }
                 None => {
-                    let holds: Holds<'_> = &mut |_, _, _| Hold::Go;
-                    let of = (file, self.files[&file].slot);
-                    let taken = self.take_frame(of, page, owner, holds, &mut Sought::default());
-                    self.settle();
-                    let Some(id) = taken else { return Some(page) };
-                    let f = self.files.get_mut(&file).expect("a frame was taken for it");
-                    f.places.put(page, &[id.0]);
+                    self.take_frames(file, one, owner, &mut None, &mut Sought::default());
+                    let f = self.files.get_mut(&file).expect("a frame was asked for");
+                    let Some(id) = f.places.get(page) else { return Some(page) };
                     f.table.set(PageBit::Present, one);
                     self.frames.replace(id, Flag::Dirty, true);
                     self.frames.landed(id);
@@ -401,15 +404,14 @@ impl Cache {
     /// Evicts the pages of `extent` that are neither in flight nor dirty before their turn: their reader can wait longer than others.
     pub fn let_go(&mut self, file: FileId, extent: Extent) {
         let there = self.idle(file, extent);
-        there.into_iter().for_each(|id| self.evict(id));
+        there.into_iter().for_each(|id| _ = self.evict(id, 1));
         self.settle();
     }
 
     /// The frames of those pages of `extent` that can go at once: neither in flight nor dirty.
     fn idle(&self, file: FileId, extent: Extent) -> Vec<FrameId> {
-        let busy = |id| [Flag::InFlight, Flag::Dirty].iter().any(|&flag| self.frames.get(id).has(flag));
         let there = self.files.get(&file).into_iter().flat_map(|f| f.places.of(extent));
-        there.filter(|&id| !busy(id)).collect()
+        there.filter(|&id| self.frames.get(id).idle()).collect()
     }
 
     /// Forgets a file. Its pages in flight must have arrived or failed.
@@ -439,17 +441,18 @@ impl Cache {
     /// The memory of a shard changes to `frames` pages, at most what it began with; what no longer fits loses its frame
     /// at once, as far as it is neither in flight nor dirty.
     pub fn resize(&mut self, shard: usize, frames: PageCount) {
-        self.resize_unless(shard, frames, &mut |_, _, _| Hold::Go);
+        self.resize_asking(shard, frames, None);
     }
 
     /// [`Cache::resize`], asking as [`Cache::submit_unless`] does.
     pub fn resize_unless(&mut self, shard: usize, frames: PageCount, holds: Holds<'_>) {
+        self.resize_asking(shard, frames, Some(holds));
+    }
+
+    fn resize_asking(&mut self, shard: usize, frames: PageCount, mut holds: Option<Holds<'_>>) {
         self.shards.resize(shard, frames);
         let mut sought = Sought::default();
-        while self.shards.over(shard) {
-            let Some(id) = self.oldest_evictable(shard, holds, &mut sought) else { break };
-            self.evict(id);
-        }
+        while self.shards.over(shard) && self.evict_oldest(shard, 1, &mut holds, &mut sought) {}
         self.settle();
     }
 
@@ -458,18 +461,13 @@ impl Cache {
     pub fn reclaim_in_background(&mut self) {
         for shard in self.shards.wanting() {
             let mut sought = Sought::default();
-            while self.shards.below_high(shard) {
-                let holds: Holds<'_> = &mut |_, _, _| Hold::Go;
-                let Some(id) = self.oldest_evictable(shard, holds, &mut sought) else { break };
-                self.evict(id);
-            }
+            while self.shards.below_high(shard) && self.evict_oldest(shard, 1, &mut None, &mut sought) {}
             self.settle();
         }
     }
 
     /// What was evicted since the last call, in order.
     pub fn take_evicted(&mut self) -> Vec<Evicted> {
-        self.settled = 0;
         // As many are likely to be evicted by then.
         let room = Vec::with_capacity(self.evicted.len());
         core::mem::replace(&mut self.evicted, room)
@@ -523,7 +521,7 @@ impl Cache {
                 "file {file}: no page is both present and in flight"
             );
         }
-        assert_eq!(self.settled, self.evicted.len(), "who gave up his frame has left the table");
+        assert!(self.leaving.is_empty(), "who gave up his frame has left the table");
         assert_eq!(resident, self.shards.used().0, "a page is resident if and only if it has a frame");
         self.ghosts.check();
     }
@@ -532,33 +530,58 @@ impl Cache {
         self.files.get(&file)?.places.get(page)
     }
 
-    /// A frame for `page`, in flight, at the young end; the oldest page gives up its own where there is none. The caller
-    /// puts it in its place.
-    fn take_frame(
+    /// Frames for `pages`, which have none, in flight, at the young end; the oldest pages give up theirs where there are none. How many
+    /// of them got one: fewer where no more can be had.
+    fn take_frames(
         &mut self,
-        (file, slot): (FileId, FileSlot),
-        page: PageIndex,
+        file: FileId,
+        pages: Extent,
         owner: u32,
-        holds: Holds<'_>,
+        holds: &mut Option<Holds<'_>>,
         sought: &mut Sought,
-    ) -> Option<FrameId> {
-        let mut shard = self.shards.place(file, page);
-        while self.shards.full(shard) {
+    ) -> PageCount {
+        let slot = self.files[&file].slot;
+        let (mut taken, mut rest) = (core::mem::take(&mut self.taken), pages);
+        taken.clear();
+        while !rest.is_empty() {
+            let Some((shard, count)) = self.room(file, rest, holds, sought) else { break };
+            let next = Extent { count, ..rest };
+            self.frames.allocate(slot, next, owner, shard, &mut taken);
+            self.shards.took(shard, count);
+            self.ghosts.forget(file, next);
+            rest = Extent::between(next.end(), rest.end());
+        }
+        self.settle();
+        self.files.get_mut(&file).expect("looked up above").places.put(pages.start, &taken);
+        self.taken = taken;
+        pages.count - rest.count
+    }
+
+    /// The shard that the first of `pages` goes to, and for how many of them it has a frame, one at least. A full one evicts its
+    /// oldest pages, no more than would have gone if each of these had come alone.
+    fn room(
+        &mut self,
+        file: FileId,
+        pages: Extent,
+        holds: &mut Option<Holds<'_>>,
+        sought: &mut Sought,
+    ) -> Option<(usize, PageCount)> {
+        let mut shard = self.shards.place(file, pages.start);
+        // Several shards take turns, page by page.
+        let together = if self.shards.len() == 1 { pages.count.0 } else { 1 };
+        while self.shards.free(shard) == 0 {
             let from = match self.shards.victim() {
                 Victim::Same => shard,
                 Victim::Oldest => self.shard_of_oldest(),
             };
-            let found = self.oldest_evictable(from, holds, sought);
-            let id = found.or_else(|| self.oldest_evictable(shard, holds, sought))?;
-            self.evict(id);
-            if from != shard {
-                shard = from;
+            let most = if self.shards.over(shard) { 1 } else { together };
+            let found = self.evict_oldest(from, most, holds, sought);
+            if !found && !self.evict_oldest(shard, most, holds, sought) {
+                return None;
             }
+            shard = from;
         }
-        let id = self.frames.allocate(slot, page, owner, shard);
-        self.shards.took(shard);
-        self.ghosts.forget(file, page);
-        Some(id)
+        Some((shard, PageCount(together.min(self.shards.free(shard)))))
     }
 
     fn refer(&mut self, id: FrameId) {
@@ -578,10 +601,17 @@ impl Cache {
             .map_or(0, |(_, shard)| shard)
     }
 
-    /// The oldest page of a shard that can go: of the inactive list, into which the oldest of the active list come while
+    /// Evicts the oldest page of a shard that can go: of the inactive list, into which the oldest of the active list come while
     /// that is the longer. Pages in flight are passed over; dirty ones are named to be written; those in use go to the
-    /// young end. It goes on where the last search was: what that passed over has not changed.
-    fn oldest_evictable(&mut self, shard: usize, holds: Holds<'_>, sought: &mut Sought) -> Option<FrameId> {
+    /// young end. It goes on where the last search was: what that passed over has not changed. Where nobody is asked, those of its run
+    /// go with it, `most` in all. False if none can go.
+    fn evict_oldest(
+        &mut self,
+        shard: usize,
+        most: u64,
+        holds: &mut Option<Holds<'_>>,
+        sought: &mut Sought,
+    ) -> bool {
         if sought.shard != shard {
             *sought = Sought { shard, ..Sought::default() };
         }
@@ -590,7 +620,7 @@ impl Cache {
             self.frames.deactivate_oldest(shard);
         }
         if self.frames.all_in_flight(shard) {
-            return None;
+            return false;
         }
         for list in [List::Inactive, List::Active] {
             let (mut at, mut passed) = match sought.next[list as usize].take() {
@@ -600,29 +630,41 @@ impl Cache {
             let looks = LOOKED_MAX - passed;
             for _ in 0..looks {
                 let Some(id) = at else { break };
-                at = self.frames.younger(id);
                 let frame = self.frames.get(id);
-                if frame.has(Flag::InFlight) {
+                if !frame.idle() {
                     passed += 1;
-                    continue;
-                }
-                let file = self.frames.file(frame);
-                if frame.has(Flag::Dirty) {
-                    passed += 1;
-                    self.to_write.push((file, frame.page()));
-                    continue;
-                }
-                match holds(file, frame.page(), frame.has(Flag::Referenced)) {
-                    Hold::Go => {
-                        sought.next[list as usize] = at.map(|next| (next, passed));
-                        return Some(id);
+                    at = self.frames.younger(id);
+                    if !frame.has(Flag::InFlight) {
+                        self.to_write.push((self.frames.file(frame), frame.page()));
                     }
-                    Hold::Read => self.touch_frame(id),
-                    Hold::Stay => self.frames.rejuvenate(id),
+                    continue;
+                }
+                let (hold, most) = match holds {
+                    None => (Hold::Go, most),
+                    // One that stays goes to the young end, where the frames of those before it have to be by then.
+                    Some(holds) => {
+                        let known = frame.has(Flag::Referenced);
+                        (holds(self.frames.file(frame), frame.page(), known), 1)
+                    }
+                };
+                match hold {
+                    Hold::Go => {
+                        let next = self.evict(id, most);
+                        sought.next[list as usize] = next.map(|next| (next, passed));
+                        return true;
+                    }
+                    Hold::Read | Hold::Stay => {
+                        at = self.frames.younger(id);
+                        if hold == Hold::Read {
+                            self.touch_frame(id);
+                        } else {
+                            self.frames.rejuvenate(id);
+                        }
+                    }
                 }
             }
         }
-        None
+        false
     }
 
     fn touch_frame(&mut self, id: FrameId) {
@@ -635,58 +677,49 @@ impl Cache {
         }
     }
 
-    /// The page gives up its frame. It leaves its file's table with those that go with it, in [`Cache::settle`].
-    fn evict(&mut self, id: FrameId) {
+    /// The page, and those of its run that are younger, `most` in all, give up their frames. They leave their file's table with those
+    /// that go with them, in [`Cache::settle`]. Says which frame was the next in their list.
+    fn evict(&mut self, id: FrameId, most: u64) -> Option<FrameId> {
         if self.shards.len() > 1 {
             let age = self.frames.age(id);
             let oldest = (0..self.shards.len()).filter_map(|shard| self.frames.oldest_age(shard)).min();
             self.age_inversion = self.age_inversion.max(age.saturating_sub(oldest.unwrap_or(age)));
         }
-        let owner = self.frames.get(id).owner;
-        let (file, page) = self.free(id);
-        self.evicted.push(Evicted { file, page, owner, unread: false });
+        let run = self.frames.run(id, most);
+        let next = self.frames.younger(run.young());
+        let frame = self.frames.get(id);
+        let pages = Extent { start: frame.page(), count: run.len() };
+        let gone = Evicted { file: self.frames.file(frame), pages, owner: frame.owner, unread: false };
+        self.shards.gave(frame.shard(), run.len());
+        self.frames.free(run);
+        gone.join(&mut self.leaving);
+        next
     }
 
-    /// Those that gave up their frames are absent. Pages that came together go together: a run of them is looked up once.
+    /// Those that gave up their frames are absent.
     fn settle(&mut self) {
-        let mut rest = &mut self.evicted[self.settled..];
-        while let [first, ..] = *rest {
-            let goes_on = |(i, gone): (usize, &Evicted)| {
-                gone.file == first.file && gone.page == first.page + PageCount(i as u64)
-            };
-            let len = rest.iter().enumerate().take_while(|&one| goes_on(one)).count();
-            let (run, after) = core::mem::take(&mut rest).split_at_mut(len);
-            let f = self.files.get_mut(&first.file).expect("a frame's file is open");
-            let pages = Extent { start: first.page, count: PageCount(len as u64) };
-            f.table.lose(pages, |page| run[page.since(first.page).0 as usize].unread = true);
-            f.places.take(pages);
-            for gone in run {
-                self.ghosts.remember(gone.file, gone.page, gone.owner, gone.unread);
-            }
-            rest = after;
+        for gone in self.leaving.drain(..) {
+            let f = self.files.get_mut(&gone.file).expect("a frame's file is open");
+            f.table.lose(gone.pages, |pages, unread| {
+                let gone = Evicted { pages, unread, ..gone };
+                self.ghosts.remember(&gone);
+                gone.join(&mut self.evicted);
+            });
+            f.places.take(gone.pages);
         }
-        self.settled = self.evicted.len();
     }
 
     /// The frame is free and the page absent.
     fn release(&mut self, id: FrameId) {
-        let (file, page) = self.free(id);
-        let f = self.files.get_mut(&file).expect("a frame's file is open");
-        let one = Extent { start: page, count: PageCount(1) };
+        self.frames.landed(id);
+        let frame = *self.frames.get(id);
+        debug_assert!(frame.idle(), "what is dirty is not given up");
+        self.frames.free(Chain::of(id));
+        self.shards.gave(frame.shard(), PageCount(1));
+        let f = self.files.get_mut(&self.frames.file(&frame)).expect("a frame's file is open");
+        let one = Extent { start: frame.page(), count: PageCount(1) };
         f.table.forget(one);
         f.places.take(one);
-    }
-
-    /// The frame is free. The page that had it.
-    fn free(&mut self, id: FrameId) -> (FileId, PageIndex) {
-        let frame = *self.frames.get(id);
-        let of = (self.frames.file(&frame), frame.page());
-        if frame.has(Flag::Dirty) {
-            self.shards.cleaned(frame.shard(), 1);
-        }
-        self.frames.free(id);
-        self.shards.gave(frame.shard());
-        of
     }
 }
 

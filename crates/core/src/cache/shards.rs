@@ -106,8 +106,9 @@ impl Shards {
     pub(super) fn capacity(&self) -> PageCount {
         PageCount(self.shards.iter().map(|shard| shard.frames).sum())
     }
-    pub(super) fn full(&self, shard: usize) -> bool {
-        self.shards[shard].used >= self.shards[shard].frames
+    /// Frames that a shard has left.
+    pub(super) fn free(&self, shard: usize) -> u64 {
+        self.shards[shard].frames.saturating_sub(self.shards[shard].used)
     }
     pub(super) fn over(&self, shard: usize) -> bool {
         self.shards[shard].used > self.shards[shard].frames
@@ -115,11 +116,11 @@ impl Shards {
     pub(super) fn resize(&mut self, shard: usize, frames: PageCount) {
         self.shards[shard].frames = frames.0;
     }
-    pub(super) fn took(&mut self, shard: usize) {
-        self.shards[shard].used += 1;
+    pub(super) fn took(&mut self, shard: usize, pages: PageCount) {
+        self.shards[shard].used += pages.0;
     }
-    pub(super) fn gave(&mut self, shard: usize) {
-        self.shards[shard].used -= 1;
+    pub(super) fn gave(&mut self, shard: usize, pages: PageCount) {
+        self.shards[shard].used -= pages.0;
     }
 
     /// The shard of a new page.

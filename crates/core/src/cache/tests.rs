@@ -42,8 +42,8 @@ fn a_stream_loses_its_pages_in_the_order_in_which_it_read_them() {
     let mut cache = cache(8);
     stream(&mut cache, F, 0, 12);
     assert_eq!(present(&cache, F, 0..12), (4..12).collect::<Vec<_>>());
-    let lost: Vec<u64> = cache.take_evicted().iter().map(|gone| gone.page.0).collect();
-    assert_eq!(lost, [0, 1, 2, 3]);
+    let lost: Vec<Extent> = cache.take_evicted().iter().map(|gone| gone.pages).collect();
+    assert_eq!(lost, [Extent::new(0, 4)]);
 }
 
 /// A page in four reads of 1 KiB is read once: only who comes again from elsewhere keeps it.
@@ -71,7 +71,7 @@ fn what_is_let_go_makes_room_for_others() {
     assert_eq!(present(&cache, F, 0..8), (0..6).collect::<Vec<_>>());
     stream(&mut cache, G, 0, 2);
     assert_eq!(present(&cache, F, 0..8), (0..6).collect::<Vec<_>>());
-    assert_eq!(cache.take_evicted().iter().map(|gone| gone.page.0).collect::<Vec<_>>(), [6, 7]);
+    assert_eq!(Evicted::runs(&cache.take_evicted()), [(F, Extent::new(6, 2))]);
     cache.check();
 }
 
@@ -110,7 +110,7 @@ fn a_ghost_knows_its_owner_and_how_long_ago_it_died() {
     let (ghost, distance) = cache.ghost(F, PageIndex(1)).unwrap();
     assert_eq!((ghost.owner, ghost.unread, distance), (7, true, 1));
     assert!(!cache.ghost(F, PageIndex(0)).unwrap().0.unread);
-    assert!(cache.take_evicted().iter().any(|gone| gone.unread && gone.page == PageIndex(2)));
+    assert!(cache.take_evicted().iter().any(|gone| gone.unread && gone.pages.contains(PageIndex(2))));
     stream(&mut cache, F, 1, 1);
     assert_eq!(cache.ghost(F, PageIndex(1)), None);
 }
@@ -278,7 +278,7 @@ fn who_uses_a_page_without_a_word_is_asked_before_it_goes() {
         [Hold::Stay, Hold::Read, Hold::Go, Hold::Go][page.0 as usize]
     });
     assert_eq!((submission.actual, asked), (PageCount(1), [(0, false), (1, true), (2, false)].to_vec()));
-    assert_eq!(cache.take_evicted()[0].page, PageIndex(2));
+    assert_eq!(cache.take_evicted()[0].pages, Extent::new(2, 1));
     cache.check();
     cache.arrived(file, Extent::new(9, 1));
     cache.close(file);
@@ -299,10 +299,61 @@ fn a_search_for_frames_goes_on_where_the_last_one_was() {
     cache.write(F, Extent::new(5, 1), 0);
     let submission = cache.submit(F, window(100, 5), 1);
     assert_eq!(submission.fetch, [Extent::new(100, 3)]);
-    let gone: Vec<u64> = cache.take_evicted().iter().map(|gone| gone.page.0).collect();
-    assert_eq!(gone, [4, 6, 7]);
+    let gone: Vec<Extent> = cache.take_evicted().iter().map(|gone| gone.pages).collect();
+    assert_eq!(gone, [Extent::new(4, 1), Extent::new(6, 2)]);
     assert!(cache.take_to_write().contains(&(F, PageIndex(5))));
     cache.cleaned(F, Extent::new(5, 1));
     assert_eq!(cache.submit(F, window(200, 2), 1).fetch, [Extent::new(200, 1)], "then all are in flight");
     cache.check();
+}
+
+/// Two thousand random calls: who submits a window gets and evicts what who submits its pages one by one does, in one shard and in two.
+#[test]
+fn a_window_is_its_pages_one_by_one() {
+    for (seed, shards) in (1..=20_u64).flat_map(|seed| [(seed, &[40_u64][..]), (seed, &[24, 16])]) {
+        let mut state = seed;
+        let mut next = |n: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % n
+        };
+        let shards: Vec<PageCount> = shards.iter().copied().map(PageCount).collect();
+        let config = CacheConfig { shards, ghosts_max: 20, ..CacheConfig::of(PageCount(0)) };
+        let mut caches = [Cache::new(config.clone()), Cache::new(config)];
+        caches.iter_mut().for_each(|cache| cache.open(F, PageIndex(100)));
+        for call in 0..2000 {
+            let (pages, kind, resizes) = (Extent::new(next(100), 1 + next(12)), next(12), next(4) == 0);
+            let [whole, single] = &mut caches;
+            if kind < 4 {
+                let window = |start, size| Window { start, size, async_size: PageCount(0) };
+                let at_once = whole.submit(F, window(pages.start, pages.count), call).actual;
+                let inside = pages.intersection(Extent::new(0, 100));
+                let holes: Vec<Extent> = single.table(F).holes(inside).collect();
+                let missing = holes.iter().flat_map(|hole| hole.start.0..hole.end().0).map(PageIndex);
+                let mut got =
+                    |&page: &PageIndex| single.submit(F, window(page, PageCount(1)), call).actual.0 == 1;
+                let one_by_one = PageCount(missing.take_while(|page| got(page)).count() as u64);
+                assert_eq!(at_once, one_by_one, "seed {seed}");
+            } else {
+                for cache in [whole, single] {
+                    match kind {
+                        4..8 => cache.arrived(F, pages),
+                        8 => _ = cache.touch(F, pages.start),
+                        9 => _ = cache.retain(F, pages),
+                        10 if resizes => cache.resize(0, PageCount(8 + pages.start.0 % 16)),
+                        10 => _ = cache.write(F, Extent { count: PageCount(1), ..pages }, call),
+                        _ => cache.cleaned(F, Extent::new(0, 100)),
+                    }
+                }
+            }
+            let [whole, single] = &mut caches;
+            whole.check();
+            let (gone, alone) = (whole.take_evicted(), single.take_evicted());
+            assert_eq!(gone, alone, "seed {seed}, call {call}");
+            assert_eq!(whole.age_inversion(), single.age_inversion());
+            for page in (0..100).map(PageIndex) {
+                assert_eq!(whole.table(F).state(page), single.table(F).state(page), "seed {seed}");
+                assert_eq!(whole.ghost(F, page), single.ghost(F, page));
+            }
+        }
+    }
 }

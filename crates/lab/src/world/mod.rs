@@ -623,16 +623,19 @@ impl<'a> World<'a> {
         let evicted = self.cache.take_evicted();
         for gone in &evicted {
             // A page may have lost its frame and have been written anew in one call.
-            if let Some(ledger) = &mut self.ledger
-                && !self.cache.table(gone.file).state(gone.page).present
-            {
-                ledger.gone((gone.file.0 as u32, gone.page));
+            if let Some(ledger) = &mut self.ledger {
+                let table = self.cache.table(gone.file);
+                let pages = (gone.pages.start.0..gone.pages.end().0).map(PageIndex);
+                pages
+                    .filter(|&page| !table.state(page).present)
+                    .for_each(|page| ledger.gone((gone.file.0 as u32, page)));
             }
             if gone.unread {
                 let pattern = self.owners[gone.owner as usize].pattern;
-                self.outcome.stats.evicted(pattern, PageCount(1));
-                self.outcome.pages_lost_unread += u64::from(gone.owner != READER);
-                self.outcome.unread -= u64::from(gone.owner != READER);
+                self.outcome.stats.evicted(pattern, gone.pages.count);
+                let by_others = if gone.owner == READER { 0 } else { gone.pages.count.0 };
+                self.outcome.pages_lost_unread += by_others;
+                self.outcome.unread -= by_others;
             }
         }
         for run in Evicted::runs(&evicted) {
