@@ -16,6 +16,7 @@
 extern crate alloc;
 
 mod cache;
+mod chunks;
 mod decision;
 mod folio;
 mod looks;

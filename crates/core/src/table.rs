@@ -20,9 +20,9 @@
 
 mod chunk;
 
+use crate::chunks::Chunks;
 use crate::units::{Bytes, Extent, PageCount, PageIndex};
 use crate::view::View;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use chunk::{CHUNK_PAGES, Chunk, LEAF_PAGES, Leaf, Select, leaf_masks};
 use core::mem::size_of;
@@ -72,12 +72,15 @@ pub struct Visits {
     pub slots: u64,
 }
 
+/// Chunks of the first gibibyte: their row takes 2 KiB at most.
+const CHUNKS_NEAR: usize = 64;
+
 /// A file's pages as bitmaps, bounded by the pages that have a bit set.
 #[derive(Clone, Debug, Default)]
 pub struct PageTable {
     end_of_file: PageIndex,
     /// By page index / 4096. No chunk is empty.
-    chunks: BTreeMap<u64, Chunk>,
+    chunks: Chunks<Chunk, CHUNKS_NEAR>,
     /// Leaves that the chunks have room for, counted as it changes: the library asks after every miss.
     room: usize,
 }
@@ -85,7 +88,7 @@ pub struct PageTable {
 impl PageTable {
     /// An empty table of a file of `end_of_file` pages.
     pub fn new(end_of_file: PageIndex) -> Self {
-        Self { end_of_file, chunks: BTreeMap::new(), room: 0 }
+        Self { end_of_file, chunks: Chunks::default(), room: 0 }
     }
 
     /// Tells the file's size in pages. Pages past a smaller size are forgotten.
@@ -237,21 +240,19 @@ impl PageTable {
         (PageCount(page.0 - hole.map_or(from, |hole| hole + 1)), visits)
     }
 
-    /// Bytes that the table itself takes, about: its leaves, its chunks and their share of the tree. O(1).
+    /// Bytes that the table itself takes, about: its leaves and its chunks. O(1).
     pub fn bytes_of_memory(&self) -> Bytes {
-        // A B-tree node is at worst half full, so a chunk's entry counts twice.
-        let chunks = self.chunks.len() * 2 * (size_of::<Chunk>() + size_of::<u64>());
-        Bytes((size_of::<Self>() + chunks + self.room * size_of::<Leaf>()) as u64)
+        Bytes((size_of::<Self>() + self.chunks.bytes_of_memory() + self.room * size_of::<Leaf>()) as u64)
     }
 
     fn leaf(&self, page: PageIndex) -> Option<(&Leaf, u64)> {
-        let chunk = self.chunks.get(&(page.0 / CHUNK_PAGES))?;
+        let chunk = self.chunks.get(page.0 / CHUNK_PAGES)?;
         let leaf = chunk.get((page.0 % CHUNK_PAGES / LEAF_PAGES) as u32)?;
         Some((leaf, 1 << (page.0 % LEAF_PAGES)))
     }
 
     fn leaf_mut(&mut self, page: PageIndex) -> Option<(&mut Leaf, u64)> {
-        let chunk = self.chunks.get_mut(&(page.0 / CHUNK_PAGES))?;
+        let chunk = self.chunks.get_mut(page.0 / CHUNK_PAGES)?;
         let leaf = chunk.get_mut((page.0 % CHUNK_PAGES / LEAF_PAGES) as u32)?;
         Some((leaf, 1 << (page.0 % LEAF_PAGES)))
     }
@@ -263,7 +264,7 @@ impl PageTable {
         while page < end {
             let base = page - page % CHUNK_PAGES;
             let stop = end.min(base.saturating_add(CHUNK_PAGES));
-            let chunk = self.chunks.entry(base / CHUNK_PAGES).or_default();
+            let chunk = self.chunks.get_or_insert_with(base / CHUNK_PAGES, Chunk::default);
             let before = chunk.room();
             for (leaf, mask) in leaf_masks(page - base, stop - base) {
                 f(PageIndex(base + u64::from(leaf) * LEAF_PAGES), chunk.leaf_or_new(leaf), mask);
@@ -295,14 +296,14 @@ impl PageTable {
         };
         // To look one chunk up is much cheaper than to look up the ends of a range, and most edits lie in one.
         if first == last {
-            if let Some(chunk) = self.chunks.get_mut(&first) {
+            if let Some(chunk) = self.chunks.get_mut(first) {
                 edit_chunk(first, chunk);
             }
         } else {
-            self.chunks.range_mut(first..=last).for_each(|(&key, chunk)| edit_chunk(key, chunk));
+            self.chunks.range_mut(first, last).for_each(|(key, chunk)| edit_chunk(key, chunk));
         }
         for key in emptied {
-            let chunk = self.chunks.remove(&key).expect("it was seen above");
+            let chunk = self.chunks.remove(key).expect("it was seen above");
             self.room -= chunk.room();
         }
     }
@@ -320,9 +321,9 @@ impl PageTable {
                 .sum()
         };
         PageCount(if first == last {
-            self.chunks.get(&first).map_or(0, |chunk| in_chunk(first, chunk))
+            self.chunks.get(first).map_or(0, |chunk| in_chunk(first, chunk))
         } else {
-            self.chunks.range(first..=last).map(|(&key, chunk)| in_chunk(key, chunk)).sum()
+            self.chunks.range(first, last).map(|(key, chunk)| in_chunk(key, chunk)).sum()
         })
     }
 
@@ -342,12 +343,12 @@ impl PageTable {
         while page < end {
             let key = page / CHUNK_PAGES;
             let base = key * CHUNK_PAGES;
-            let Some(chunk) = self.chunks.get(&key) else {
+            let Some(chunk) = self.chunks.get(key) else {
                 // Pages between chunks have no bit set.
                 if !want {
                     return Some(page);
                 }
-                page = self.chunks.range(key..).next()?.0 * CHUNK_PAGES;
+                page = self.chunks.range(key, u64::MAX).next()?.0 * CHUNK_PAGES;
                 continue;
             };
             for (leaf, mask) in leaf_masks(page - base, (end - base).min(CHUNK_PAGES)) {
@@ -367,7 +368,7 @@ impl PageTable {
         let mut end = end;
         while from < end {
             let key = (end - 1) / CHUNK_PAGES;
-            let Some(chunk) = self.chunks.get(&key) else { return Some(end - 1) };
+            let Some(chunk) = self.chunks.get(key) else { return Some(end - 1) };
             let base = key * CHUNK_PAGES;
             for (leaf, mask) in leaf_masks(from.saturating_sub(base), end - base).rev() {
                 let word = chunk.word(leaf, Select::Resident);
@@ -516,9 +517,9 @@ mod tests {
             let bits = [state.present, state.in_flight, state.ahead, state.used, state.mark];
             assert_eq!(bits, model.pages[start as usize]);
             assert_eq!(bits, PageBit::ALL.map(|bit| table.has(bit, extent.start)));
-            let room: usize = table.chunks.values().map(Chunk::room).sum();
+            let room: usize = table.chunks.range(0, u64::MAX).map(|(_, chunk)| chunk.room()).sum();
             assert_eq!(table.room, room, "room is counted as it changes");
-            table.chunks.values().for_each(Chunk::check);
+            table.chunks.range(0, u64::MAX).for_each(|(_, chunk)| chunk.check());
             let start = dice.below(PAGES);
             check(&table, &model, Extent::new(start, dice.below(600).min(PAGES - start)));
         }

@@ -7,15 +7,18 @@
 //! ```
 
 use super::frames::{FrameId, NO_FRAME};
+use crate::chunks::Chunks;
 use crate::units::{Bytes, Extent, PageCount, PageIndex};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use core::mem::size_of;
 
 /// Pages in a leaf.
 const LEAF: u64 = 64;
 /// Leaves in a chunk: one that holds a page here and there takes 128 bytes more than its leaves.
 const CHUNK: u64 = 16;
+
+/// Chunks of the first gibibyte: their row takes 2 KiB at most.
+const CHUNKS_NEAR: usize = 256;
 
 struct Leaf {
     frames: [u32; LEAF as usize],
@@ -30,14 +33,16 @@ struct Chunk {
 /// The frames of a file's pages.
 #[derive(Default)]
 pub(super) struct Places {
-    chunks: BTreeMap<u64, Box<Chunk>>,
-    /// Leaves in all chunks.
+    chunks: Chunks<Box<Chunk>, CHUNKS_NEAR>,
+    /// Chunks that are there.
+    len: usize,
+    /// Leaves in all of them.
     leaves: usize,
 }
 
 impl Places {
     pub(super) fn bytes_of_memory(&self) -> Bytes {
-        let chunks = self.chunks.len() * (size_of::<Chunk>() + 3 * size_of::<u64>());
+        let chunks = self.len * size_of::<Chunk>() + self.chunks.bytes_of_memory();
         Bytes((chunks + self.leaves * size_of::<Leaf>()) as u64)
     }
 
@@ -47,14 +52,16 @@ impl Places {
     }
 
     fn leaf(&self, number: u64) -> Option<&Leaf> {
-        self.chunks.get(&(number / CHUNK))?.leaves[(number % CHUNK) as usize].as_deref()
+        self.chunks.get(number / CHUNK)?.leaves[(number % CHUNK) as usize].as_deref()
     }
 
     /// The pages from `start` on, which have no frame, get these.
     pub(super) fn put(&mut self, start: PageIndex, frames: &[u32]) {
         for (number, within, part) in parts(Extent { start, count: PageCount(frames.len() as u64) }) {
-            let none = || Box::new(Chunk { leaves: [const { None }; CHUNK as usize], used: 0 });
-            let chunk = self.chunks.entry(number / CHUNK).or_insert_with(none);
+            let chunk = self.chunks.get_or_insert_with(number / CHUNK, || {
+                self.len += 1;
+                Box::new(Chunk { leaves: [const { None }; CHUNK as usize], used: 0 })
+            });
             let leaf = &mut chunk.leaves[(number % CHUNK) as usize];
             if leaf.is_none() {
                 chunk.used += 1;
@@ -71,7 +78,7 @@ impl Places {
     pub(super) fn take(&mut self, pages: Extent) {
         for (number, within, part) in parts(pages) {
             let key = number / CHUNK;
-            let Some(chunk) = self.chunks.get_mut(&key) else { continue };
+            let Some(chunk) = self.chunks.get_mut(key) else { continue };
             let place = &mut chunk.leaves[(number % CHUNK) as usize];
             let Some(leaf) = place else { continue };
             let frames = &mut leaf.frames[within..][..part.len()];
@@ -82,7 +89,8 @@ impl Places {
                 self.leaves -= 1;
                 chunk.used -= 1;
                 if chunk.used == 0 {
-                    self.chunks.remove(&key);
+                    self.chunks.remove(key);
+                    self.len -= 1;
                 }
             }
         }
