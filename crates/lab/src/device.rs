@@ -123,9 +123,18 @@ pub struct Device {
     model: DeviceModel,
     /// Numbers the submissions; ties are decided by it.
     sequence: u64,
-    /// Decided completions: `(due, sequence)` to the driver's id, earliest first.
-    decided: BTreeMap<(Nanos, u64), u64>,
+    /// Earliest first. Most are decided in the order in which they are due, so a new one belongs at the end, or near it.
+    decided: VecDeque<Completion>,
     server: Server,
+}
+
+/// A completion that is decided. They are ordered by moment and submission.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Completion {
+    due: Nanos,
+    sequence: u64,
+    /// The driver's.
+    id: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -161,7 +170,7 @@ impl Device {
             Some(order) => Server::Head(HeadState { order, ..HeadState::default() }),
             None => Server::Slots { free_at: all_free(&model), pipe_free: Nanos(0) },
         };
-        Self { model, sequence: 0, decided: BTreeMap::new(), server }
+        Self { model, sequence: 0, decided: VecDeque::new(), server }
     }
 
     /// What the device was built from.
@@ -188,7 +197,7 @@ impl Device {
                 let done =
                     pipe_free.0.max((first_byte + transfer(bytes, self.model.connection_bytes_per_s)).0);
                 free_at.push(Reverse(Nanos(done)));
-                self.decided.insert((Nanos(done), key), id);
+                decide(&mut self.decided, Completion { due: Nanos(done), sequence: key, id });
             }
         }
     }
@@ -201,15 +210,15 @@ impl Device {
     /// The completions that are decided already, earliest first: all of them with slots, with a head the request in
     /// service (and those that were done but not taken yet).
     pub fn upcoming(&self) -> impl Iterator<Item = (Nanos, u64)> {
-        self.decided.iter().map(|(&(due, _), &id)| (due, id))
+        self.decided.iter().map(|completion| (completion.due, completion.id))
     }
 
     /// Takes the earliest completion that is due at `now` or was due before.
     pub fn complete(&mut self, now: Nanos) -> Option<(Nanos, u64)> {
         self.advance(now);
-        let entry = self.decided.first_entry()?;
-        let due = entry.key().0;
-        (due <= now).then(|| (due, entry.remove()))
+        let first = *self.decided.front().filter(|first| first.due <= now)?;
+        self.decided.pop_front();
+        Some((first.due, first.id))
     }
 
     /// Requests that wait or are in service.
@@ -244,7 +253,7 @@ impl Device {
             let done = start + head.service(key.0, request.bytes, &self.model);
             head.busy_until = done;
             head.position = Some(key.0.saturating_add(request.bytes));
-            self.decided.insert((done, key.1), request.id);
+            decide(&mut self.decided, Completion { due: done, sequence: key.1, id: request.id });
         }
     }
 }
@@ -278,6 +287,15 @@ impl HeadState {
         };
         seek + transfer(bytes, model.bytes_per_s)
     }
+}
+
+/// `completion` takes its place among those that are decided.
+fn decide(decided: &mut VecDeque<Completion>, completion: Completion) {
+    let at = match decided.back() {
+        Some(last) if *last > completion => decided.partition_point(|other| *other < completion),
+        _ => decided.len(),
+    };
+    decided.insert(at, completion);
 }
 
 fn all_free(model: &DeviceModel) -> BinaryHeap<Reverse<Nanos>> {
