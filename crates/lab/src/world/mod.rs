@@ -32,7 +32,7 @@ pub use faults::{Faults, Spell};
 pub use machine::MachineModel;
 use outcome::WorldOutcome as Outcome;
 pub use outcome::{ActorOutcome, Bucket, Cost, WorldOutcome};
-use sending::OnTheWay;
+use sending::{OnTheWay, Waiters};
 
 use bowwave_core::{
     AskKind, Cache, Decision, Dev, Evicted, Extent, FetchId, FileId, Hold, Input, Nanos, PageCount,
@@ -108,7 +108,9 @@ pub struct World<'a> {
     decisions: Vec<Decision>,
     running: Vec<Running<'a>>,
     on_the_way: OnTheWay,
-    waiters: BTreeMap<(u32, PageIndex), Vec<u32>>,
+    waiters: Waiters,
+    /// Room for those who go on after one event.
+    woken: Vec<u32>,
     /// What of a fetch under way got no frame: told when it has arrived, for then all of it is taken to be there.
     frameless: BTreeMap<FetchId, (FileId, Extent)>,
     owners: Vec<Owner>,
@@ -168,7 +170,8 @@ impl<'a> World<'a> {
             decisions: Vec::new(),
             running: Vec::new(),
             on_the_way: OnTheWay::default(),
-            waiters: BTreeMap::new(),
+            waiters: Waiters::default(),
+            woken: Vec::new(),
             frameless: BTreeMap::new(),
             owners: vec![Owner { pattern: Pattern::Random }],
             ended_in,
@@ -236,11 +239,7 @@ impl<'a> World<'a> {
         match event {
             Event::Machine => self.machine_event(),
             Event::Resume(who) => self.resume(who),
-            Event::Late(id) => {
-                let mut woken = Vec::new();
-                self.answered(id, &mut woken);
-                self.went_on(woken);
-            }
+            Event::Late(id) => self.late_answer(id),
             Event::Squeeze => self.squeeze(),
             Event::Take => self.take(),
         }
@@ -436,7 +435,7 @@ impl<'a> World<'a> {
                 }
                 Touch::InFlight | Touch::Absent => {
                     r.waited = true;
-                    self.waiters.entry((number, r.at)).or_default().push(who);
+                    self.waiters.add((number, r.at), who);
                     self.running[who as usize].reading = Some(r);
                     return false;
                 }
@@ -638,8 +637,10 @@ impl<'a> World<'a> {
                 self.outcome.unread -= by_others;
             }
         }
-        for run in Evicted::runs(&evicted) {
-            self.tell_wave(Input::Dropped { file: run.0, pages: run.1 });
+        if self.wave.is_some() {
+            for (file, pages) in Evicted::runs(&evicted) {
+                self.tell_wave(Input::Dropped { file, pages });
+            }
         }
         if !self.cache.take_to_write().is_empty() {
             self.write_back();

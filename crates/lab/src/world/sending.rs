@@ -3,7 +3,7 @@
 use super::faults::Answer;
 use super::machine::Sent;
 use super::{Event, World};
-use bowwave_core::{Extent, FetchId, FileId, Input, Nanos, PageCount, Submission};
+use bowwave_core::{Extent, FetchId, FileId, Input, Nanos, PageCount, PageIndex, Submission};
 use std::collections::VecDeque;
 
 pub(super) struct Request {
@@ -45,6 +45,28 @@ impl OnTheWay {
     /// How many are on their way.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+}
+
+/// Programs that wait, in the order of their pages, those that wait for one page in the order in which they came to it. A program waits
+/// for one page at a time, so they are few.
+#[derive(Default)]
+pub(super) struct Waiters {
+    all: Vec<((u32, PageIndex), u32)>,
+}
+
+impl Waiters {
+    /// Program `who` waits for `page`.
+    pub(super) fn add(&mut self, page: (u32, PageIndex), who: u32) {
+        let at = self.all.partition_point(|&(other, _)| other <= page);
+        self.all.insert(at, (page, who));
+    }
+
+    /// Those that wait for a page of a file no longer do.
+    fn take(&mut self, file: u32, pages: Extent) -> impl Iterator<Item = u32> + '_ {
+        let before = |page| self.all.partition_point(|&(other, _)| other < (file, page));
+        let those = before(pages.start)..before(pages.end());
+        self.all.drain(those).map(|(_, who)| who)
     }
 }
 
@@ -97,7 +119,7 @@ impl World<'_> {
     }
 
     pub(super) fn machine_event(&mut self) {
-        let mut woken = Vec::new();
+        let mut woken = std::mem::take(&mut self.woken);
         while let Some(id) = self.machine.complete(self.now) {
             match self.draws.late(self.now) {
                 Nanos(0) => self.answered(id, &mut woken),
@@ -108,8 +130,15 @@ impl World<'_> {
         self.plan_machine();
     }
 
+    /// An answer that the device gave a while ago.
+    pub(super) fn late_answer(&mut self, id: u64) {
+        let mut woken = std::mem::take(&mut self.woken);
+        self.answered(id, &mut woken);
+        self.went_on(woken);
+    }
+
     /// A request is done, or has failed: who waited for its pages joins `woken`.
-    pub(super) fn answered(&mut self, id: u64, woken: &mut Vec<u32>) {
+    fn answered(&mut self, id: u64, woken: &mut Vec<u32>) {
         let Some(request) = self.on_the_way.take(id) else { return };
         let (file, answer) = (FileId(request.file.into()), self.draws.answer());
         if request.write {
@@ -130,10 +159,7 @@ impl World<'_> {
             self.cache.failed(file, lost);
             self.emptied(request.file, lost);
         }
-        let (from, to) = ((request.file, request.pages.start), (request.file, request.pages.end()));
-        while let Some((&key, _)) = self.waiters.range(from..to).next() {
-            woken.extend(self.waiters.remove(&key).unwrap_or_default());
-        }
+        woken.extend(self.waiters.take(request.file, request.pages));
         if let Some(fetch) = request.fetch {
             self.tell_wave(if arrived.0 > 0 { Input::Arrived { fetch } } else { Input::Failed { fetch } });
             if let Some((file, pages)) = self.frameless.remove(&fetch) {
@@ -146,7 +172,7 @@ impl World<'_> {
     }
 
     /// Programs that waited go on, and whoever writes back or waits to write.
-    pub(super) fn went_on(&mut self, mut woken: Vec<u32>) {
+    fn went_on(&mut self, mut woken: Vec<u32>) {
         // Those whose page did not come ask for it again before the others go on, and have something fetched ahead.
         let lost: Vec<u32> = woken.iter().copied().filter(|&who| !self.has_come(who)).collect();
         woken.retain(|who| !lost.contains(who));
@@ -154,8 +180,9 @@ impl World<'_> {
         // Whoever waited takes its page now; what is fetched ahead, which may take the frame of a page that one of them has
         // not come to yet, is sent when all of them have gone on.
         self.waking = true;
-        woken.into_iter().for_each(|who| self.resume(who));
+        woken.drain(..).for_each(|who| self.resume(who));
         self.waking = false;
+        self.woken = woken;
         self.serve_wave();
         if !self.blocked_writers.is_empty() || self.over_background() {
             self.write_back();
@@ -179,6 +206,18 @@ impl World<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_for_a_page_goes_on_in_the_order_of_pages_and_then_of_coming() {
+        let mut waiters = Waiters::default();
+        for (file, page, who) in [(0, 7, 3), (0, 5, 4), (0, 7, 1), (1, 5, 2), (0, 9, 0)] {
+            waiters.add((file, PageIndex(page)), who);
+        }
+        assert_eq!(waiters.take(0, Extent::new(5, 4)).collect::<Vec<_>>(), [4, 3, 1]);
+        assert_eq!(waiters.take(0, Extent::new(0, 9)).count(), 0);
+        assert_eq!(waiters.take(0, Extent::new(0, 10)).collect::<Vec<_>>(), [0]);
+        assert_eq!(waiters.all, [((1, PageIndex(5)), 2)]);
+    }
 
     #[test]
     fn requests_come_back_in_any_order() {

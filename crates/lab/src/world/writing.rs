@@ -20,7 +20,7 @@ impl World<'_> {
         let file = FileId(number.into());
         // A page that is being fetched is written when it has come.
         if let Some(coming) = self.cache.table(file).runs(PageBit::InFlight, pages).next() {
-            self.waiters.entry((number, coming.start)).or_default().push(who);
+            self.waiters.add((number, coming.start), who);
             return false;
         }
         let stopped = self.cache.write(file, pages, READER);
