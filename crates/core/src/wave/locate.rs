@@ -587,6 +587,7 @@ impl Wave {
             off_stride: 0,
             strays: [0; 3 * TURNS_MAX],
             stray_count: 0,
+            hops: 0,
         });
         let left = core::mem::replace(&mut entry.file, id);
         if left != id {

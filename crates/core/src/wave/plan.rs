@@ -54,6 +54,7 @@ impl Wave {
         self.began_quietly(now, id, pages);
         let place = self.place(id, pages);
         self.count_place(id, place);
+        let place = self.hop(id, actor, place, pages);
         // The mark may be that of its own window.
         let own = |s: &Stream| s.reads > 2 || s.ahead > 0;
         let in_stream = matches!(place, Place::Continues(sid) if self.streams.get(sid).is_some_and(own));

@@ -14,9 +14,9 @@
 //! A file that was read in fewer than four places has its pages counted as if none had been read: it is not what this rule is for, and
 //! a reader who goes from one to the next gets what the other rules give him.
 
-use super::Wave;
 use super::locate::Place;
 use super::stream::Course;
+use super::{File, Wave};
 use crate::decision::Why;
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PAGE_SIZE};
@@ -80,13 +80,17 @@ impl Wave {
         queue.wholes.left(f.end, f.end - read, f.places * (queue.device.gap_max().0 / PAGE_SIZE));
     }
 
+    /// Whether memory holds a few of such files.
+    pub(super) fn fits_whole(&self, f: &File) -> bool {
+        f.end <= WHOLE_MAX.min(self.memory_believed / 4)
+    }
+
     /// The first read of a file waits: it is bought if those before were worth it, unless it is read in order, as the program said. Says
     /// whether it was.
     pub(super) fn buy_whole(&mut self, now: Nanos, id: FileId, pages: Extent) -> bool {
         let Some(f) = self.files.get(&id) else { return false };
-        let fits = f.end <= WHOLE_MAX.min(self.memory_believed / 4);
         let known = self.queues.get(&f.device).is_some_and(|queue| queue.wholes.says_so(f.end));
-        if f.places > 1 || f.sequential || !fits || !known {
+        if f.places > 1 || f.sequential || !self.fits_whole(f) || !known {
             return false;
         }
         let whole = Extent::new(0, f.end);
