@@ -9,7 +9,7 @@ use bowwave_lab::Scenario;
 #[test]
 fn whatever_the_world_what_must_hold_holds() {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let seeds = number("BOWWAVE_SEED").map_or(1..1 + number("BOWWAVE_SEEDS").unwrap_or(300), |n| n..n + 1);
+    let seeds = number("BOWWAVE_SEED").map_or(1..1 + number("BOWWAVE_SEEDS").unwrap_or(2000), |n| n..n + 1);
     for seed in seeds {
         let scenario = Scenario::drawn(seed);
         let outcome = scenario.play().unwrap_or_else(|why| panic!("BOWWAVE_SEED={seed}: {why}\n{scenario}"));
