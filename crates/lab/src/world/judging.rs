@@ -66,11 +66,13 @@ impl World<'_> {
     /// No fetch of `pages` may go ahead of a reader who waits for a page that nobody fetches, unless another is reading just those: the
     /// rest of his read is demand as well, and either of the two may have the next frame.
     pub(super) fn judge_order(&mut self, file: u32, pages: Extent) {
+        if self.ledger.is_none() {
+            return;
+        }
         let read = |r: &Reading| {
             self.config.descriptors[r.fd as usize] == file && pages.start >= r.at && pages.end() <= r.end
         };
-        let demanded = self.running.iter().any(|running| running.reading.as_ref().is_some_and(read));
-        if self.ledger.is_none() || demanded {
+        if self.running.iter().any(|running| running.reading.as_ref().is_some_and(read)) {
             return;
         }
         for (who, running) in self.running.iter().enumerate() {
