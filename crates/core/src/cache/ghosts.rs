@@ -40,23 +40,19 @@ impl Ghosts {
 
     pub(super) fn remember(&mut self, gone: &Evicted) {
         if self.max == 0 {
-            self.clock += gone.pages.count.0;
             return;
         }
-        for page in gone.pages.start.0..gone.pages.end().0 {
-            self.remember_one(gone.file, PageIndex(page), gone.owner, gone.unread);
-        }
-    }
-
-    fn remember_one(&mut self, file: FileId, page: PageIndex, owner: u32, unread: bool) {
-        self.clock += 1;
-        self.by_page.insert((file, page), Ghost { clock: self.clock, owner, unread });
-        self.order.push_back((self.clock, file, page));
-        // Each loss adds one entry and takes away at least one once there are `max`: the queue stays as short.
-        while self.order.len() > self.max {
-            let (clock, file, page) = self.order.pop_front().expect("longer than max");
-            if self.by_page.get(&(file, page)).is_some_and(|ghost| ghost.clock == clock) {
-                self.by_page.remove(&(file, page));
+        for page in (gone.pages.start.0..gone.pages.end().0).map(PageIndex) {
+            self.clock += 1;
+            let ghost = Ghost { clock: self.clock, owner: gone.owner, unread: gone.unread };
+            self.by_page.insert((gone.file, page), ghost);
+            self.order.push_back((self.clock, gone.file, page));
+            // Each loss adds one entry and takes away at least one once there are `max`: the queue stays as short.
+            while self.order.len() > self.max {
+                let (clock, file, page) = self.order.pop_front().expect("longer than max");
+                if self.by_page.get(&(file, page)).is_some_and(|ghost| ghost.clock == clock) {
+                    self.by_page.remove(&(file, page));
+                }
             }
         }
     }
