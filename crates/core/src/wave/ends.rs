@@ -113,12 +113,7 @@ impl Wave {
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id && l.look.is_none()) else {
             return;
         };
-        let stays = match place {
-            Place::Continues(sid) => Some(sid) == latest.stream,
-            Place::Repeats(_) => true,
-            Place::History(_) | Place::Stray => false,
-        };
-        if stays {
+        if latest.stays(place) {
             return;
         }
         let came_at = core::mem::replace(&mut latest.came_at, pages.start);

@@ -25,20 +25,21 @@ const CHEAP_EIGHTHS: u64 = 7;
 impl Wave {
     /// Where a read belongs that was found to belong at `place`: to the stream that its reader comes from, if he hops.
     pub(super) fn hop(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> Place {
+        let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id && !l.stays(place)) else {
+            return place;
+        };
+        let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
+            return place;
+        };
         let Some(f) = self.files.get(&id).filter(|f| !self.fits_whole(f)) else { return place };
         let cheap = if self.trip(f) > 0 { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
-        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return place };
-        let Some(sid) = latest.stream else { return place };
-        let stays = match place {
-            Place::Continues(other) => other == sid,
-            Place::Repeats(_) => true,
-            Place::History(_) | Place::Stray => false,
-        };
-        let Some(s) = self.streams.get(sid).filter(|_| !stays) else { return place };
         let upwards = matches!(s.course, Course::Forward | Course::Seed);
         let near = upwards && pages.start.0.checked_sub(s.next).is_some_and(|gap| gap <= cheap);
-        latest.hops = if near { latest.hops.saturating_add(1) } else { 0 };
-        if latest.hops > CHANCE && place == Place::Stray { Place::Continues(sid) } else { place }
+        let hops = if near { latest.hops.saturating_add(1) } else { 0 };
+        if let Some(latest) = self.latest.get_mut(&actor) {
+            latest.hops = hops;
+        }
+        if hops > CHANCE && place == Place::Stray { Place::Continues(sid) } else { place }
     }
 }
 

@@ -50,6 +50,17 @@ pub(super) enum Place {
     Stray,
 }
 
+impl Latest {
+    /// Whether a read that belongs at `place` is of the stream that it was in.
+    pub(super) fn stays(&self, place: Place) -> bool {
+        match place {
+            Place::Continues(sid) => Some(sid) == self.stream,
+            Place::Repeats(_) => true,
+            Place::History(_) | Place::Stray => false,
+        }
+    }
+}
+
 /// Whether page `q` is, give or take a page, one of `next`, `next + period`, ... up to `frontier`.
 fn on_stride(q: u64, next: u64, frontier: u64, period: i64) -> bool {
     let (way, reach, length) = if period > 0 {
