@@ -1,21 +1,16 @@
 //! The programs of the tables: who reads what, when.
 
 use crate::rng::Rng;
+use crate::sweep::sweep_brain;
 use crate::world::{Actor, Brain, MachineModel, Step, World, WorldConfig, WorldOutcome};
-use bowwave_core::{Config, Extent, Nanos, PageCount};
+use bowwave_core::{Extent, Nanos};
 
 /// Pages in a mebibyte.
 pub(super) const MIB: u64 = 256;
 
 /// `wave` as the library runs it: it knows its memory, sends requests of up to 1 MiB, and reads of its own as large.
 pub(super) fn wave(frames: u64) -> Brain {
-    Brain::Wave(Config {
-        memory: PageCount(frames).bytes(),
-        request_max: PageCount(256),
-        reader_max: PageCount(256),
-        seen_within: Nanos(0),
-        ..Config::default()
-    })
+    sweep_brain("wave", frames).expect("wave is one of the sweep's")
 }
 
 /// Reads `count` pages at a time from `start` to `end`, as fast as it goes.
