@@ -10,9 +10,10 @@
 //! Four runs are asked for first. If their reader finds them there one after the other, each within a quarter of a latency, the device
 //! brings several at once: a head would have made him wait for each. From then on, and where that is known, he has four runs ahead for each
 //! that he has read, up to what one latency carries or the device takes at once; and once he has found all four, as much as opens a
-//! window (R13), for nobody knows where he ends: what three connections carry in a latency. More by waiting (R3). Not all connections:
-//! the rows of a matrix are read like a stride, and who begins with the next row would wait behind what the last had too many. And he asks
-//! again when a quarter of them is behind him, and four at least, not half: what is out does not run low before the next ones go.
+//! window (R13), for nobody knows where he ends: what three connections carry in a latency. Some of what the device takes at once is left
+//! free: the rows of a matrix are read like a stride, and who begins with the next would wait behind what the last had too many. He has
+//! more by waiting (R3), and asks again when a quarter of it is behind him, four runs at least, not half: what is out does not run low
+//! before the next go.
 //!
 //! ```text
 //! s3, runs of 16 pages     read 3: 4 runs are asked for     reads 4 to 7 find them: 20 and 24 ahead after the fifth and sixth,
