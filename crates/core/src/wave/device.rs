@@ -361,8 +361,10 @@ impl Device {
         if sent.alone {
             self.first_ns[class] = self.first[class].push(took.0.max(1));
         }
-        // What is seen of our own requests is seen late: they are held against one that nothing of ours delayed.
-        let best = self.best_of(bytes).max(self.first_ns[class]);
+        // What is seen of our own requests is seen late: they are held against one that nothing of ours delayed; where requests overlap against
+        // a lone read as well, which is told as late.
+        let lone = self.latency().filter(|_| self.overlaps()).unwrap_or_default();
+        let best = self.best_of(bytes).max(self.first_ns[class]).max(lone.0);
         let slow = best > 0 && 2 * took.0 > 3 * best;
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
         self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
@@ -449,22 +451,40 @@ pub(super) mod tests {
         assert!((200..=300).contains(&mb_per_s), "64 x 128 KiB every 33 ms is 254 MB/s, not {mb_per_s}");
     }
 
-    /// Each round is of as many as may be in flight, all of them in time or all late.
+    /// How many may be in flight after a round of as many as may be, all of which took so long.
+    fn flight_after(device: &mut Device, took: Nanos) -> u32 {
+        device.limited = true;
+        let sent: alloc::vec::Vec<Sent> =
+            (0..device.flight_max()).map(|_| device.issued(Nanos(0), false)).collect();
+        for sent in sent.into_iter().rev() {
+            device.finished(Nanos::from_ms(1), Bytes(4096), took, sent, false);
+        }
+        device.flight_max()
+    }
+
     #[test]
     fn once_too_many_were_out_it_grows_by_half() {
         let mut device = Device::default();
         device.timed(Nanos(0), Bytes(4096), Nanos::from_ms(1));
-        let mut flight_after = |took_ms: u64| {
-            device.limited = true;
-            let sent: alloc::vec::Vec<Sent> =
-                (0..device.flight_max()).map(|_| device.issued(Nanos(0), false)).collect();
-            for sent in sent.into_iter().rev() {
-                device.finished(Nanos::from_ms(1), Bytes(4096), Nanos::from_ms(took_ms), sent, false);
-            }
-            device.flight_max()
-        };
-        assert_eq!([1, 1, 1, 1].map(&mut flight_after), [16, 32, 64, 96]);
-        assert_eq!([9, 9, 9, 1, 1].map(&mut flight_after), [72, 54, 41, 61, 91]);
+        let mut after = |took_ms: u64| flight_after(&mut device, Nanos::from_ms(took_ms));
+        assert_eq!([1, 1, 1, 1].map(&mut after), [16, 32, 64, 96]);
+        assert_eq!([9, 9, 9, 1, 1].map(&mut after), [72, 54, 41, 61, 91]);
+    }
+
+    /// An agent that looks every now and then sees an SSD's 100 us as 300, of a lone read as of eight together; once it saw 100. A head of
+    /// 8 ms may have the next right behind the last: that those take no longer than a way says nothing.
+    #[test]
+    fn who_comes_as_late_as_a_lone_read_is_not_slow() {
+        for (slots, latency_us, grown) in [(32, 100, 16), (1, 8_000, 8)] {
+            let mut device = play(slots, latency_us, 500);
+            (device.flight_max, device.shrunk, device.finished, device.slow) = (8, false, 0, 0);
+            // Another is always under way: none of them is the first.
+            device.in_flight = 1;
+            device.timed(Nanos(0), Bytes(4096), Nanos::from_us(latency_us));
+            device.timed_alone(Nanos::from_us(3 * latency_us));
+            assert_eq!(flight_after(&mut device, Nanos::from_us(3 * latency_us)), grown);
+            assert!(flight_after(&mut device, Nanos::from_us(5 * latency_us)) <= grown);
+        }
     }
 
     #[test]
