@@ -182,7 +182,8 @@ impl Wave {
                 self.pace(now, sid);
                 let Some(s) = self.streams.get(sid) else { return };
                 let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
-                if !established && self.coincidence(id) || self.outlived(s, came_to.0) {
+                let looks_back = s.looks_back() && self.trip(&self.files[&id]) > 0;
+                if looks_back || !established && self.coincidence(id) || self.outlived(s, came_to.0) {
                     return;
                 }
                 let Some(s) = self.streams.get_mut(sid) else { return };

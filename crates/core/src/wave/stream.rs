@@ -152,6 +152,14 @@ impl Stream {
         self.course == Course::Backward && self.looked == 0
     }
 
+    /// Whether it may be no way down, but a look at what lies before: its second read, more than twice as long as the first. So footers are
+    /// read, the last bytes of a file first, and then what they say the length of (R6).
+    pub(crate) fn looks_back(&self) -> bool {
+        self.course == Course::Backward
+            && self.reads == 2
+            && self.request > 2 * (self.progress() - self.request.min(self.progress()))
+    }
+
     /// Pages that it had when it ended: to where its reader had looked, if what he did not tell of is all that was left.
     pub(crate) fn length(&self) -> u64 {
         let near = match self.course {
@@ -351,5 +359,33 @@ pub(super) mod tests {
         let b = streams.add(Stream::seed(FileId(1), 20, 2, Nanos(0)));
         assert!(streams.get(a).is_none() && streams.remove(a).is_none());
         assert_eq!((streams.get(b).unwrap().first, streams.len()), (20, 1));
+    }
+
+    /// A footer: the last page, then the twelve before it. On a head what lies below would be a trip: nothing is fetched, but with the third
+    /// read. Reads of 12 pages each are a way down at once, and without a head so is the footer.
+    #[test]
+    fn a_head_makes_no_trip_for_a_look_at_a_footer() {
+        let fetched_after = |slots: usize, reads: &[(u64, u64)]| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.queue(0).device = super::super::device::tests::play(slots, 8_000, 500);
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(8 << 20) });
+            let mut now = Nanos(0);
+            let mut fetched = |&(start, count): &(u64, u64)| {
+                now.0 += 10_000_000;
+                wave.handle(now, Input::Read { file: id, pages: Extent::new(start, count), actor: 0 });
+                wave.check();
+                let mut pages = 0;
+                while let Some(Action::Fetch { id, pages: fetch, .. }) = wave.poll(now) {
+                    pages += fetch.count.0;
+                    wave.handle(now, Input::Arrived { fetch: id });
+                }
+                pages > 0
+            };
+            reads.iter().map(&mut fetched).collect::<Vec<bool>>()
+        };
+        let footer = [(2047, 1), (2035, 12), (2023, 12)];
+        assert_eq!(fetched_after(1, &footer), [false, false, true]);
+        assert_eq!(fetched_after(1, &[(2036, 12), (2024, 12)]), [false, true]);
+        assert_eq!(fetched_after(64, &footer[..2]), [false, true]);
     }
 }
