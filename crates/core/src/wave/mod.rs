@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | reads; misses will do |
 //! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
-//! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries, by three connections while nobody knows how long runs are, or that it is a head | timed reads; else a miss counts as a wait |
+//! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries, by three connections while nobody knows how long runs are, that it is a head, or that it answers soon | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is much longer than the first, as a footer is | reads |
@@ -24,7 +24,7 @@
 //! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
 //! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (density.rs), a file when those before it came to theirs (wholes.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and, from one in 64 streams on, takes an eighth off the memory believed in, unless he waited for a head that was with others and what is out fits; a few that somebody was to come to and that are seen to be gone are fetched again, many take an eighth off too; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, only long runs are fetched ahead of and nothing is bought | arrivals; else never |
-//! | R13 shares | streams share half of the memory (seven eighths where what was read goes first), as far as others have left it, and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes | none |
+//! | R13 shares | streams share half of the memory (seven eighths where what was read goes first; a quarter less for who reads most pages twice), as far as others have left it, and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | advice |
 //!

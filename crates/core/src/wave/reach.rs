@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first;
-//!                                                what three connections carry in a latency while no run has ended
+//!                                                what one connection carries in a latency while no run has ended, three where
+//!                                                that is long
 //!                              cut or raised by  runs that ended (R9)
 //!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
-//!                                                of three quarters more of both, since half is out on average;
-//!                                                and to what others have left of memory, who came when they were fewer
+//!                                                of three quarters more of both, since half is out on average; of memory a
+//!                                                quarter less where its reader reads most pages twice; and to what others
+//!                                                have left of memory, who came when they were fewer
 //! ```
 
-use super::device::PIECE_MIN;
+use super::device::{Device, PIECE_MIN};
 use super::lengths::Lengths;
 use super::plan::LOOKED;
 use super::queue::{Queue, SLICE_TRIPS, piece_pages};
@@ -29,6 +31,8 @@ pub(super) const FEW: u64 = 8;
 const STAYS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come.
 pub(super) const PROMISE: u64 = 4;
+/// What is read again is kept longer, and leaves less room to what is read once: a quarter of a share.
+const AGAIN: u64 = 4;
 /// Parts in which a window is pushed on at most where memory is short.
 const PARTS: u64 = 8;
 
@@ -119,6 +123,7 @@ impl Wave {
         if enough < target && !end_is_known {
             (target, why) = (enough, Why("R13 all that the device can use"));
         }
+        let share = if s.reads_again() { share - share / AGAIN } else { share };
         let share = share.min(self.left_by_others(s));
         if share < target {
             (target, why) = (share, Why("R13 share of memory"));
@@ -137,10 +142,17 @@ impl Wave {
 
     /// Pages that a stream may have ahead of it because it, or one of its file, has waited: what one latency carries; three times as much
     /// where the device may have several connections, for it costs no more time, and nobody knows yet how long runs are: 2,196 on s3. Not
-    /// downwards, where what its reader needs first is sent last.
+    /// where several answer soon, since its reader is heard of again before that is read; and not downwards, where what he needs first is
+    /// sent last.
     fn opened_by(&self, f: &File, s: &Stream) -> u64 {
-        let connections = if self.trip(f) > 0 || s.course == Course::Backward { 1 } else { UNITS_FIRST };
-        connections * s.paid.max(f.paid)
+        let one = self.trip(f) > 0 || self.is_near(f) || s.course == Course::Backward;
+        (if one { 1 } else { UNITS_FIRST }) * s.paid.max(f.paid)
+    }
+
+    /// Whether the file's device works at several requests at once and answers soon: nfs, ssd.
+    fn is_near(&self, f: &File) -> bool {
+        let device = self.queues.get(&f.device).map(|q| &q.device).filter(|device| device.overlaps());
+        device.and_then(Device::latency).is_some_and(|latency| latency < SOON)
     }
 
     /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
@@ -286,5 +298,36 @@ mod tests {
         };
         assert!(stays_among(250));
         assert!(!stays_among(300));
+    }
+
+    /// Who waited at page 300 for what one connection of s3 carries, 732 pages, may have three times as much; not so where it is known that
+    /// several are served at once, and soon.
+    #[test]
+    fn one_connection_is_enough_where_the_device_answers_soon() {
+        let opened = |latency_us: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(64, latency_us, 500);
+            wave.streams.get_mut(sid).unwrap().paid = 732;
+            wave.opened_by(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
+        };
+        assert_eq!([30_000, 1_000].map(opened), [2196, 732]);
+    }
+
+    /// Of 8 MiB one reader may have 1024 pages out, but 768 where he reads each page four times.
+    #[test]
+    fn who_reads_again_leaves_room_for_that() {
+        let target = |request: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(64, 30_000, 500);
+            (wave.active_now, wave.memory_believed, wave.counters.pages_used) = (1, 2048, 100_000);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.ahead, s.reads, s.request) = (4096, 16, request);
+            (s.next, s.frontier) = (2000, 2400);
+            wave.target(sid, super::Why("R2 next"))
+        };
+        assert_eq!(
+            [125, 500].map(target),
+            [(1024, super::Why("R13 share of memory")), (768, super::Why("R13 share of memory"))]
+        );
     }
 }

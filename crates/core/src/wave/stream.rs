@@ -160,6 +160,11 @@ impl Stream {
             && self.request > 2 * (self.progress() - self.request.min(self.progress()))
     }
 
+    /// Whether its reader reads each page twice or more on average: his reads overlap by half.
+    pub(crate) fn reads_again(&self) -> bool {
+        2 * self.progress() < self.reads * self.request
+    }
+
     /// Pages that it had when it ended: to where its reader had looked, if what he did not tell of is all that was left.
     pub(crate) fn length(&self) -> u64 {
         let near = match self.course {
@@ -359,6 +364,17 @@ pub(super) mod tests {
         let b = streams.add(Stream::seed(FileId(1), 20, 2, Nanos(0)));
         assert!(streams.get(a).is_none() && streams.remove(a).is_none());
         assert_eq!((streams.get(b).unwrap().first, streams.len()), (20, 1));
+    }
+
+    /// 64 pages that go on by 16, as who asks again for what he did not use; by 40; and by 64.
+    #[test]
+    fn who_reads_each_page_twice_reads_again() {
+        let reads_again = |by: u64| {
+            let mut s = Stream::seed(FileId(0), 0, 64, Nanos(0));
+            (s.course, s.reads, s.next) = (Course::Forward, 10, 64 + 9 * by);
+            s.reads_again()
+        };
+        assert_eq!([16, 40, 64].map(reads_again), [true, false, false]);
     }
 
     /// A footer: the last page, then the twelve before it. On a head what lies below would be a trip: nothing is fetched, but with the third
