@@ -10,6 +10,10 @@
 //! second read of D         x x x x o o o o o o o o        and twice as many and four: H to L, which is all of them
 //! ```
 //!
+//! Streams in step come to the end of what is out one after the other. Where one has waited, those that have nothing left are looked
+//! after with it: it has gone on, and so will they, though other runs ended just there. Rows of a matrix of which 17 pages were read, in a file
+//! whose records are of 16: nothing is fetched ahead of the first at its 17th page (R9), and it waits for its 18th; the other 63 do not.
+//!
 //! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
 //! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's.
 
@@ -17,7 +21,7 @@ use super::Wave;
 use super::plan::Asked;
 use super::reach::FEW;
 use super::shares::AHEAD_MIN;
-use super::stream::{Course, StreamId};
+use super::stream::{Course, Stream, StreamId};
 use crate::decision::{Pattern, Why};
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use alloc::vec::Vec;
@@ -80,24 +84,25 @@ impl Wave {
         f.opened = from + waiting.len();
         let passed = f.third_newest;
         for sid in waiting {
-            let Some(s) = self
-                .streams
-                .get_mut(sid)
-                .filter(|s| s.course == Course::Seed && s.ahead == 0 && s.serial > passed)
-            else {
-                continue;
-            };
-            s.ahead = (4 * s.request).max(AHEAD_MIN);
-            let (start, ahead) = (s.frontier, s.ahead);
-            let next = s.next;
-            let end = next + ahead.min(self.speculation_share(&self.files[&id]));
-            let Some(s) = self.streams.get_mut(sid) else { continue };
-            s.frontier = s.frontier.max(end);
-            let window = Extent::between(PageIndex(start), PageIndex(end));
-            let mark = Some(Extent::new(start, 1));
-            let (pattern, why) = (Pattern::Context, Why("R10 in step"));
-            self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
+            if self.streams.get(sid).is_some_and(|s| s.serial > passed) {
+                self.open_seed(now, sid, pages, Why("R10 in step"));
+            }
         }
+    }
+
+    /// A seed that waits for its second read has four pages ahead for each of its first, because of a read of `pages` elsewhere.
+    pub(super) fn open_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
+        let waits = |s: &&mut Stream| s.course == Course::Seed && s.ahead == 0;
+        let Some(s) = self.streams.get_mut(sid).filter(waits) else { return };
+        s.ahead = (4 * s.request).max(AHEAD_MIN);
+        let (id, start, ahead, next) = (s.file, s.frontier, s.ahead, s.next);
+        let end = next + ahead.min(self.speculation_share(&self.files[&id]));
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        s.frontier = s.frontier.max(end);
+        let window = Extent::between(PageIndex(start), PageIndex(end));
+        let mark = Some(Extent::new(start, 1));
+        let asked = Asked { read: pages, window, mark, pattern: Pattern::Context, why, urgent: true };
+        self.fetch(now, sid, asked);
     }
 
     /// R10: streams that go in step come to the end of what is out one after the other. When one has waited, those behind it
@@ -109,6 +114,7 @@ impl Wave {
         if self.share().min(self.speculation_share(f)) <= 2 * FEW {
             return;
         }
+        let (came, request, overlaps) = (s.progress(), s.request, self.overlaps(f));
         let alone = f.goes_from_run_to_run();
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
         let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
@@ -126,7 +132,46 @@ impl Wave {
             }
         }
         for sister in short {
-            self.plan_stream(now, sister, pages, Why("R10 in step"));
+            // About as far as the one that waited, it goes on as that did, whatever runs ended there.
+            let progress = self.streams.get(sister).map_or(0, Stream::progress);
+            let came = if overlaps && progress + request >= came { came.max(progress) } else { progress };
+            self.plan_stream_as(now, sister, pages, Why("R10 in step"), came);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::play;
+    use super::super::{Config, Input};
+    use super::*;
+    use crate::units::{Bytes, PageCount};
+
+    /// The last example at the top: one row stands at its 18th page, the others at `progress`, and records of 16 pages ended here. What is
+    /// asked for of each of those.
+    fn ahead_of_sisters(slots: usize, progress: u64) -> PageCount {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.queue(0).device = play(slots, 30_000, 500);
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        wave.counters.pages_used = 100_000;
+        (0..64).for_each(|_| wave.witness(id, 16, false));
+        let mut rows = (0..3).map(|row| {
+            let mut s = Stream::seed(id, 1000 * row, if row == 0 { 18 } else { progress }, Nanos(0));
+            (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
+            wave.adopt(Nanos(0), s).unwrap()
+        });
+        let first = rows.next().unwrap();
+        rows.for_each(drop);
+        wave.plan_sisters(Nanos(0), first, Extent::new(17, 1));
+        let asked: alloc::vec::Vec<_> = wave.take_trace().collect();
+        assert!([0, 2].contains(&asked.len()), "both or none: {asked:?}");
+        asked.first().map_or(PageCount(0), |e| e.decision.window.size)
+    }
+
+    #[test]
+    fn rows_go_on_where_one_went_on_whatever_ended_there() {
+        assert!(ahead_of_sisters(64, 17) > PageCount(16));
+        assert_eq!(ahead_of_sisters(64, 16), PageCount(0), "two pages behind it is no sister");
+        assert_eq!(ahead_of_sisters(1, 17), PageCount(0), "a head would make a trip for each");
     }
 }

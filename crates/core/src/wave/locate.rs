@@ -13,6 +13,7 @@
 //! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7
 //! ```
 
+use super::columns::Column;
 use super::stream::{Course, NEVER, Stream, StreamId, UNTOLD_MAX};
 use super::strides::STRIDE_READS;
 use super::{File, Latest, Look, SEEDS_MAX, Wave};
@@ -599,10 +600,12 @@ impl Wave {
             strays: [0; 3 * TURNS_MAX],
             stray_count: 0,
             hops: 0,
+            column: Column::default(),
         });
         let left = core::mem::replace(&mut entry.file, id);
         if left != id {
             (entry.stray_count, entry.stride, entry.off_stride) = (0, None, 0);
+            entry.column = Column::default();
             entry.came_at = pages.start;
         }
         (entry.pages, entry.missing) = (pages, missing);

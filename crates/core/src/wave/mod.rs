@@ -18,10 +18,10 @@
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is much longer than the first, as a footer is | reads |
-//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth | reads; marks only: learns from misses |
+//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; rows taken up equally far apart open those behind (columns.rs); who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one; who hops from run to run so near on a head reads on (hops.rs) | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
-//! | R10 in step | waiting seeds are opened when half of those before them went on | reads |
+//! | R10 in step | waiting seeds are opened when half of those before them went on; where one has waited, those as far as it go on with it | reads |
 //! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (density.rs), a file when those before it came to theirs (wholes.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and, from one in 64 streams on, takes an eighth off the memory believed in, unless he waited for a head that was with others and what is out fits; a few that somebody was to come to and that are seen to be gone are fetched again, many take an eighth off too; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, only long runs are fetched ahead of and nothing is bought | arrivals; else never |
 //! | R13 shares | streams share half of the memory (seven eighths where what was read goes first; a quarter less for who reads most pages twice), as far as others have left it, and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes | none |
@@ -38,6 +38,7 @@
 //! ```
 
 mod by_turns;
+mod columns;
 mod density;
 mod device;
 mod ends;
@@ -69,6 +70,7 @@ use crate::view::View;
 use crate::window::Window;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use columns::Column;
 use density::Density;
 use device::Sent;
 use ends::Left;
@@ -172,6 +174,8 @@ struct Latest {
     stray_count: u8,
     /// Runs in a row that it left for one not far ahead (R8).
     hops: u8,
+    /// The column of a matrix that it walks (R7).
+    column: Column,
 }
 
 /// A read farther on that a thread made right after one of a seed of its own, or inside the window of its run (R9).

@@ -204,6 +204,9 @@ impl Wave {
                 if !established {
                     self.open_in_step(now, id, pages);
                 }
+                if !established && !matches!(place, Place::Repeats(_)) {
+                    self.open_rows(now, id, pages, actor, matches!(place, Place::History(_)));
+                }
             }
         }
     }
@@ -295,7 +298,7 @@ impl Wave {
         let Some(s) = self.streams.get(sid) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
         let unit = self.unit(f);
-        let overlaps = self.queues.get(&f.device).is_some_and(|q| q.device.overlaps());
+        let overlaps = self.overlaps(f);
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.waited = true;
         if let Course::Stride { period, .. } = s.course {
@@ -412,6 +415,12 @@ impl Wave {
 
     /// Pushes a stream's frontier as far as the rules want it.
     pub(super) fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
+        let came = self.streams.get(sid).map_or(0, Stream::progress);
+        self.plan_stream_as(now, sid, pages, why, came);
+    }
+
+    /// The same, held against runs that ended (R9) as one that has come so many pages.
+    pub(super) fn plan_stream_as(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why, came: u64) {
         if self.follows(sid) {
             return;
         }
@@ -422,7 +431,7 @@ impl Wave {
         }
         let end_of_file = f.end;
         self.press(sid);
-        let (target, why) = self.target(sid, why);
+        let (target, why) = self.target(sid, why, came);
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];
         let down = s.course == Course::Backward;

@@ -11,7 +11,7 @@
 //!                                                have left of memory, who came when they were fewer
 //! ```
 
-use super::device::{Device, PIECE_MIN};
+use super::device::PIECE_MIN;
 use super::lengths::Lengths;
 use super::plan::LOOKED;
 use super::queue::{Queue, SLICE_TRIPS, piece_pages};
@@ -87,8 +87,9 @@ impl Wave {
         end.abs_diff(s.next)
     }
 
-    /// Pages that the rules want ahead of a stream, and the rule that had the last word.
-    pub(super) fn target(&self, sid: StreamId, why: Why) -> (u64, Why) {
+    /// Pages that the rules want ahead of a stream, held against runs that ended as one that has come so many, and the rule that had the last
+    /// word.
+    pub(super) fn target(&self, sid: StreamId, why: Why, came: u64) -> (u64, Why) {
         let Some(s) = self.streams.get(sid) else { return (0, why) };
         let f = &self.files[&s.file];
         // However long its sisters' windows are, a run of four pages promises no more than sixteen.
@@ -102,7 +103,7 @@ impl Wave {
         let mut target = s.ahead.max(f.ahead).max(paid).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
-        let by = |lengths: &Lengths| lengths.promise(s.progress(), PageCount(share), self.wait_pages(f));
+        let by = |lengths: &Lengths| lengths.promise(came, PageCount(share), self.wait_pages(f));
         let known = by(own).or_else(|| by(others));
         match known {
             _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
@@ -151,8 +152,8 @@ impl Wave {
 
     /// Whether the file's device works at several requests at once and answers soon: nfs, ssd.
     fn is_near(&self, f: &File) -> bool {
-        let device = self.queues.get(&f.device).map(|q| &q.device).filter(|device| device.overlaps());
-        device.and_then(Device::latency).is_some_and(|latency| latency < SOON)
+        let latency = self.queues.get(&f.device).and_then(|q| q.device.latency());
+        self.overlaps(f) && latency.is_some_and(|latency| latency < SOON)
     }
 
     /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
@@ -221,6 +222,11 @@ impl Wave {
     /// Pages that one latency of the file's device carries.
     pub(super) fn unit(&self, f: &File) -> u64 {
         self.queues.get(&f.device).map_or(0, |q| q.device.unit_pages())
+    }
+
+    /// Whether the file's device is known to work at several requests at once.
+    pub(super) fn overlaps(&self, f: &File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.overlaps())
     }
 
     /// Pages that a trip of the file's head should bring; 0 where there is no head.
@@ -323,7 +329,7 @@ mod tests {
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request) = (4096, 16, request);
             (s.next, s.frontier) = (2000, 2400);
-            wave.target(sid, super::Why("R2 next"))
+            wave.target(sid, super::Why("R2 next"), 2000)
         };
         assert_eq!(
             [125, 500].map(target),

@@ -107,7 +107,7 @@ impl Wave {
         if s.course != Course::Forward || s.frontier != wanted.pages.end().0 || s.reads <= 2 {
             return;
         }
-        let (target, why) = self.target(sid, wanted.why);
+        let (target, why) = self.target(sid, wanted.why, s.progress());
         let Some(s) = self.streams.get_mut(sid) else { return };
         let end = s.next.saturating_add(target).min(end_of_file);
         if end >= s.frontier + FEW {

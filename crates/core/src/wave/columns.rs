@@ -1,0 +1,154 @@
+//! R7: who goes on in one row after another, equally far apart, walks the columns of a matrix: the rows behind are opened.
+//!
+//! The first column is a stride (strides.rs), and each run of it that is told is the seed of a row, opened in step with others (R10). Not
+//! all are told: what was fetched ahead is read without a word, and such a row goes on from what the cache remembers (R4), one latency each;
+//! nor does R10 see rows that go in step among many other reads. But three that go on, equally far apart, say where the next will:
+//!
+//! ```text
+//! rows of 1000 pages, the first column read quietly    0 1000 2000 3000 4000 5000 6000 7000 ... 63000
+//! the second, reads that take up a row                 1 1001 2001 .    .    .    .    .
+//!   with the third of them opened                                  3001 4001 5001 6001            four
+//!   with the fourth                                                |                   7001 ... 11001   eight behind that one
+//! ```
+//!
+//! Seeds that wait at the next places are opened at once. Where there is none, two of those before must have been unknown as well, and the
+//! page before be there: else what a stride fetched beyond the last row would count as rows. A read of a stream that has come farther
+//! takes up nothing, so that whatever is read by turns does not disturb it. Where requests do not overlap nothing is opened: to a head
+//! each row is a trip, made as soon when its reader comes.
+
+use super::Wave;
+use crate::decision::Why;
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, Nanos, PageIndex};
+
+/// Rows that are opened first, and at most.
+const ROWS_FIRST: u64 = 4;
+const ROWS_MAX: u64 = 64;
+/// Reads that take up rows equally far apart, from which on the next are opened,
+const READS: u32 = 3;
+/// and how many of them must have been unknown, before others that are unknown are.
+const UNKNOWN: u32 = 2;
+
+/// Where a reader took up rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Column {
+    /// The latest row, and how far that was from the one before.
+    at: u64,
+    period: i64,
+    /// Rows in a row equally far apart, those of them that were unknown, and rows that are open behind the latest.
+    reads: u32,
+    unknown: u32,
+    opened: u64,
+}
+
+impl Column {
+    /// A row is taken up at page `at`.
+    fn goes_on(self, at: u64, unknown: bool) -> Self {
+        let (period, unknown) = (at.wrapping_sub(self.at) as i64, u32::from(unknown));
+        if self.reads > 1 && period == self.period {
+            let reads = self.reads.saturating_add(1);
+            let unknown = self.unknown.saturating_add(unknown);
+            return Self { at, period, reads, unknown, opened: self.opened.saturating_sub(1) };
+        }
+        // The one before may be the first of these.
+        Self { at, period, reads: self.reads.min(1) + 1, unknown, opened: 0 }
+    }
+
+    /// Rows that are to be open behind it: none, or four and then twice as many.
+    fn rows(self) -> u64 {
+        if self.reads < READS { 0 } else { (ROWS_FIRST << (self.reads - READS).min(8)).min(ROWS_MAX) }
+    }
+}
+
+impl Wave {
+    /// `actor` has taken up a row with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
+    /// behind are opened, if they are seen to be rows. O([`ROWS_MAX`] log streams), and as much in all as rows are opened.
+    pub(super) fn open_rows(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, unknown: bool) {
+        let Some(latest) = self.latest.get_mut(&actor) else { return };
+        let mut column = latest.column.goes_on(pages.start.0, unknown);
+        let overlaps = self.files.get(&id).is_some_and(|f| self.overlaps(f));
+        if !self.losing && overlaps && column.period.unsigned_abs() > pages.count.0 {
+            while column.opened < column.rows() && self.open_row(now, id, pages, actor, column) {
+                column.opened += 1;
+            }
+        }
+        if let Some(latest) = self.latest.get_mut(&actor) {
+            latest.column = column;
+        }
+    }
+
+    /// Opens the first row of a column that is not open yet; whether there is one.
+    fn open_row(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, column: Column) -> bool {
+        let distance = column.period.checked_mul(column.opened as i64 + 1);
+        let start = distance.and_then(|distance| pages.start.0.checked_add_signed(distance));
+        let Some(start) = start.filter(|&start| start > 0) else { return false };
+        let seed = match self.files[&id].forward.get(&start) {
+            Some(&known) => Some(known),
+            None if column.unknown >= UNKNOWN && self.may_be_row(id, start) => {
+                self.sow(now, id, Extent::new(start - 1, 1), Some(actor))
+            }
+            None => None,
+        };
+        let Some(seed) = seed else { return false };
+        self.open_seed(now, seed, pages, Why("R7 rows of a column"));
+        true
+    }
+
+    /// Whether a row may go on at page `start`: what lies before was read, or is there and was not bought; what was fetched ahead is read
+    /// without a word, and may be told late.
+    fn may_be_row(&self, id: FileId, start: u64) -> bool {
+        let f = &self.files[&id];
+        let before = PageIndex(start - 1);
+        let there = f.table.has(PageBit::Present, before) && !f.density.was_bought(before);
+        start < f.end && (f.table.has(PageBit::Used, before) || there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::play;
+    use super::super::{Config, Input};
+    use super::*;
+    use crate::units::Bytes;
+    use alloc::vec::Vec;
+
+    /// Rows opened with each of `reads`, where the first pages of 64 rows of 1000 were read quietly; on a device of so many slots.
+    fn opened(slots: usize, reads: &[u64]) -> Vec<Vec<u64>> {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.queue(0).device = play(slots, 30_000, 500);
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        for row in 0..64 {
+            let table = &mut wave.files.get_mut(&id).unwrap().table;
+            for bit in [PageBit::Present, PageBit::Used] {
+                table.set(bit, Extent::new(1000 * row, 1));
+            }
+        }
+        let mut opened_by = |(i, &page): (usize, &u64)| {
+            let pages = Extent::new(page, 1);
+            wave.handle(Nanos::from_ms(30 * i as u64), Input::Read { file: id, pages, actor: 0 });
+            wave.check();
+            let rows = wave.take_trace().filter(|e| e.decision.why.0 == "R7 rows of a column");
+            rows.map(|e| e.decision.window.start.0).collect()
+        };
+        reads.iter().enumerate().map(&mut opened_by).collect()
+    }
+
+    /// The picture at the top; and the column ends with the last row.
+    #[test]
+    fn rows_are_opened_by_their_distance() {
+        let second: Vec<u64> = (0..64).map(|row| 1000 * row + 1).collect();
+        let rows = opened(64, &second);
+        assert_eq!(rows[..2].concat(), []);
+        assert_eq!(rows[2], [3001, 4001, 5001, 6001]);
+        assert_eq!(rows[3], [7001, 8001, 9001, 10_001, 11_001]);
+        assert_eq!(rows.concat(), second[3..], "each once");
+        assert_eq!(opened(1, &second).concat(), [], "to a head each is a trip");
+    }
+
+    #[test]
+    fn other_distances_are_no_column() {
+        let uneven = opened(64, &[1, 1001, 3001, 4001, 9001, 14_001]);
+        assert_eq!(uneven.concat(), [19_001, 24_001, 29_001, 34_001]);
+        assert_eq!(opened(64, &[1, 2, 3, 4, 1001, 5001]).concat(), []);
+    }
+}
