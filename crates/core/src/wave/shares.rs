@@ -12,7 +12,9 @@
 //!
 //! Streams that read in step share alike. One that reads more than its share of the pages is given as much of the speculation by
 //! that measure, as far as the others have left it; if they leave it less than half, they are held to their own measure, though to no
-//! less than a quarter of their share, for a while.
+//! less than a quarter of their share, for a while. And where they leave it nothing, it has what a wait is worth, one latency's carrying,
+//! if that is due to it by use: rows of a matrix that was read a while ago have their windows out still, and whoever reads now would wait for
+//! every few pages. Not on a head, which brings a trip's worth for a wait.
 //!
 //! ```text
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
@@ -22,7 +24,8 @@
 //! 1 stream after 64 MiB, where another left 6000 pages behind: 12288 - 6000 = 6288
 //! 64 streams and one that reads as much as they do together, 2000 pages after they began: 12288 / 65 = 189 for each, and for
 //!                                     that one 12288 * 1000 / (2000 + 12288 / 8) = 3475 if the others have no more out;
-//!                                     if they have 189 each, it gets 192, and they 52 until 12288 pages more are read
+//!                                     if they have 189 each, it gets 192, and they 52 until 12288 pages more are read;
+//!                                     on s3 it gets the 732 that come while it would wait
 //! ```
 
 use super::stream::{NEVER, Stream, StreamId};
@@ -113,7 +116,8 @@ impl Wave {
     pub(super) fn speculation_of(&self, f: &File, s: &Stream) -> u64 {
         let (share, by_use, free) = self.due(f, s);
         if by_use > share {
-            return share.max(by_use.min(free));
+            let wait = if self.overlaps(f) { self.unit(f) } else { 0 };
+            return share.max(by_use.min(free.max(wait)));
         }
         if self.counters.pages_used < self.pressed { by_use.max(share / 4).max(AHEAD_MIN) } else { share }
     }
@@ -231,6 +235,9 @@ mod tests {
         assert_eq!((of(&wave, &large), of(&wave, &small)), (3475, 189));
         wave.unread = 64 * 189;
         assert_eq!(of(&wave, &large), 192);
+        let unknown = core::mem::replace(&mut wave.queue(0).device, play(64, 30_000, 500));
+        assert_eq!(of(&wave, &large), 732);
+        wave.queue(0).device = unknown;
         let large = wave.streams.add(large);
         wave.press(large);
         assert_eq!(of(&wave, &small), 52);
