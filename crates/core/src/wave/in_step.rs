@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Streams in step come to the end of what is out one after the other. Where one has waited, those that have nothing left are looked
-//! after with it: it has gone on, and so will they, though other runs ended just there. Rows of a matrix of which 17 pages were read, in a file
-//! whose records are of 16: nothing is fetched ahead of the first at its 17th page (R9), and it waits for its 18th; the other 63 do not.
+//! after with it: it has gone on, and so will they, though other runs ended just there. Rows of a matrix in a file whose records are of 16 pages:
+//! nothing is fetched ahead of any at its 16th page (R9). The first waits for its 17th, and for its 18th; the other 63 do not.
 //!
 //! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
 //! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's.
@@ -115,6 +115,9 @@ impl Wave {
             return;
         }
         let (came, request, overlaps) = (s.progress(), s.request, self.overlaps(f));
+        // Where it has come farther than any that ended, it will not have stopped at its next page.
+        let ended = if f.runs().known() { f.runs() } else { &self.lengths };
+        let goes_on = if ended.known() && came > ended.longest() { came + request } else { came };
         let alone = f.goes_from_run_to_run();
         let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
         let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
@@ -134,7 +137,7 @@ impl Wave {
         for sister in short {
             // About as far as the one that waited, it goes on as that did, whatever runs ended there.
             let progress = self.streams.get(sister).map_or(0, Stream::progress);
-            let came = if overlaps && progress + request >= came { came.max(progress) } else { progress };
+            let came = if overlaps && progress + request >= came { goes_on.max(progress) } else { progress };
             self.plan_stream_as(now, sister, pages, Why("R10 in step"), came);
         }
     }
@@ -147,22 +150,22 @@ mod tests {
     use super::*;
     use crate::units::{Bytes, PageCount};
 
-    /// The last example at the top: one row stands at its 18th page, the others at `progress`, and records of 16 pages ended here. What is
-    /// asked for of each of those.
-    fn ahead_of_sisters(slots: usize, progress: u64) -> PageCount {
+    /// The last example at the top: one row has come `came` pages, the others `progress`, and records of 16 pages ended here. What is asked
+    /// for of each of those.
+    fn ahead_of_sisters(slots: usize, came: u64, progress: u64) -> PageCount {
         let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
         wave.queue(0).device = play(slots, 30_000, 500);
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
         wave.counters.pages_used = 100_000;
         (0..64).for_each(|_| wave.witness(id, 16, false));
         let mut rows = (0..3).map(|row| {
-            let mut s = Stream::seed(id, 1000 * row, if row == 0 { 18 } else { progress }, Nanos(0));
+            let mut s = Stream::seed(id, 1000 * row, if row == 0 { came } else { progress }, Nanos(0));
             (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
             wave.adopt(Nanos(0), s).unwrap()
         });
         let first = rows.next().unwrap();
         rows.for_each(drop);
-        wave.plan_sisters(Nanos(0), first, Extent::new(17, 1));
+        wave.plan_sisters(Nanos(0), first, Extent::new(came - 1, 1));
         let asked: alloc::vec::Vec<_> = wave.take_trace().collect();
         assert!([0, 2].contains(&asked.len()), "both or none: {asked:?}");
         asked.first().map_or(PageCount(0), |e| e.decision.window.size)
@@ -170,8 +173,10 @@ mod tests {
 
     #[test]
     fn rows_go_on_where_one_went_on_whatever_ended_there() {
-        assert!(ahead_of_sisters(64, 17) > PageCount(16));
-        assert_eq!(ahead_of_sisters(64, 16), PageCount(0), "two pages behind it is no sister");
-        assert_eq!(ahead_of_sisters(1, 17), PageCount(0), "a head would make a trip for each");
+        assert!(ahead_of_sisters(64, 17, 16) > PageCount(16));
+        assert!(ahead_of_sisters(64, 18, 17) > PageCount(16));
+        assert_eq!(ahead_of_sisters(64, 18, 16), PageCount(0), "two pages behind it is no sister");
+        assert_eq!(ahead_of_sisters(64, 16, 15), PageCount(0), "none has gone on yet");
+        assert_eq!(ahead_of_sisters(1, 17, 16), PageCount(0), "a head would make a trip for each");
     }
 }
