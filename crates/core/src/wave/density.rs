@@ -14,13 +14,10 @@
 //!
 //! Three guards keep a uniformly random reader from buying anything, and others from buying too much. The reads must
 //! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
-//! *thick*: one page in 1024 read, while nothing is known of its like; one in 32 once three of them ended and less than a
-//! twelfth of them was read. And they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a
-//! part of it that is thick. Of a large one no more is bought than from its lowest read to its highest, and as far beyond as two reads lie
-//! apart on average. Regions that were bought before tell how much of them was read in the end: where that was a third,
-//! the first read in a region like them buys it. Where a gap costs more than a request of its own (an SSD), an eighth must have
-//! been read while two fifths of its like were, or nothing is known of them; else half. What was read there and is gone again is a gap
-//! as well: three quarters of what is fetched must be new.
+//! *thick*, and those like it, which ended, say how thick (fills.rs); where they filled, the first read buys it, with those beside it. And
+//! they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a part of it that is thick. Of a large one no
+//! more is bought than from its lowest read to its highest, and as far beyond as two reads lie apart on average. Where a gap costs more than
+//! a request of its own (an SSD), what was read there and is gone again is a gap as well: three quarters of what is fetched must be new.
 //!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, the part around the read is bought once the rent of
 //! the whole comes to half of its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
@@ -31,19 +28,11 @@
 //!   read 7   rent 210 ms >= (30 ms + 67 ms) / 2 -> buy the rest
 //! ```
 //!
-//! Clusters keep to no grid. One of 288 pages lies across five regions of 64 that fill and two of 256 that do not, and bought one by
-//! one it would cost five waits. So a region that fills says, when it ends, how many others beside it filled; the next is bought
-//! with half as many to the left and to the right, as long as a quarter of what is bought so is read:
-//!
-//! ```text
-//! ended:     . . # # # # # .    5 in a row, so 2 to each side
-//! read here:     [< < # > >]    of which three quarters lie in the cluster on average; what is left is bought by its own miss
-//! ```
-//!
 //! Reads that gather nowhere buy nothing, until a small file is worn (worn.rs). Where requests overlap all of it is bought then. While
 //! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. A head
 //! buys nothing so: each page that was read is a hole in what is left, and a trip of its own.
 
+use super::fills::{Fills, THICK, THICK_FIRST};
 use super::worn::Worn;
 use crate::units::{Extent, PageIndex};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -62,16 +51,7 @@ const GATHER_MIN: u64 = 4;
 const CHANCE_BITS: u64 = 14;
 /// Regions watched in a file; when there are more, those read longest ago go.
 const REGIONS_MAX: usize = 4096;
-/// One page in this many must have been read;
-const THICK: u64 = 32;
-/// or one in so many while no three regions of its size have ended, or a twelfth of those that did was read.
-const THICK_FIRST: u64 = 1024;
-const FILL_THIN: u64 = 21;
-/// Where gaps are dear, half of the pages;
-const THICK_DEAR: u64 = 2;
-/// or an eighth while no three regions of its size have ended, or [`FILL_MIN_DEAR`] of those that did was read.
-const THICK_DEAR_FIRST: u64 = 8;
-/// And in parts of these, so much of what is fetched must not have been read.
+/// Where gaps are dear, so much of what is fetched must not have been read: three quarters.
 const NEW_DEAR: (u64, u64) = (3, 4);
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
 /// lets as many more be bought as one in [`THICK`] is worth.
@@ -80,22 +60,14 @@ const THIN_MAX: u64 = 16_384;
 const PART: u64 = 1024;
 /// and reads until another is: it has arrived long before.
 const PART_READS: u64 = 8;
-/// Share of a region that must have been read, in 1/256, for its like to be bought at once: a third, or two fifths where
-/// gaps are dear.
-const FILL_MIN: u64 = 85;
-const FILL_MIN_DEAR: u64 = 102;
 /// A region that fills is bought at once if the waits that it saves are worth so many times its price.
 const WORTH: u64 = 2;
-/// Share of the regions bought beside one that fills that must have been read, in 1/256: a quarter.
-const FILL_BESIDE: u64 = 64;
 /// Regions in a row that are counted, and bought, to each side of one.
 const BESIDE_MAX: u64 = 16;
 /// Of a region that lost no more than one page in so many, where there is room, somebody took them for reasons of his own.
 const TAKEN_SHARE: u64 = 4;
 /// Reads elsewhere after which a region has ended.
 const LEFT_ALONE: u64 = 32;
-/// Regions that must have ended before their fill is believed.
-const WITNESSES_MIN: u32 = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Region {
@@ -152,20 +124,7 @@ pub(crate) struct Density {
     thin: u64,
     /// Regions that have not ended, and the read that touched them when they got in line.
     line: VecDeque<(u64, (u8, u64))>,
-    /// For each scale: regions that ended, and the share of them that was read, in 1/256, averaged.
-    fill: [Mean; SCALES.len()],
-    /// The same of those that were bought beside others.
-    fill_beside: [Mean; SCALES.len()],
-    /// For each scale: regions in a row that filled, in 1/256.
-    in_a_row: [Mean; SCALES.len()],
-}
-
-/// How many were counted, and the mean of the latest: each of them weighs an eighth.
-type Mean = (u32, u64);
-
-fn count_in((n, mean): Mean, value: u64) -> Mean {
-    let of = u64::from(n.min(7)) + 1;
-    (n.saturating_add(1), (mean * (of - 1) + value + of / 2) / of)
+    fills: Fills,
 }
 
 impl Density {
@@ -205,16 +164,8 @@ impl Density {
             }
             let gathered =
                 region.count >= GATHER_MIN && gathers(region.count, now, whole.count.0, end_of_file);
-            let (witnesses, fill) = self.fill[s];
-            let (fill_min, thick) = match gaps_are_cheap {
-                true if witnesses < WITNESSES_MIN || fill >= FILL_THIN => (FILL_MIN, THICK_FIRST),
-                true => (FILL_MIN, THICK),
-                false if witnesses < WITNESSES_MIN || fill >= FILL_MIN_DEAR => {
-                    (FILL_MIN_DEAR, THICK_DEAR_FIRST)
-                }
-                false => (FILL_MIN_DEAR, THICK_DEAR),
-            };
-            let fills = witnesses >= WITNESSES_MIN && fill >= fill_min;
+            let thick = self.fills.thick(s, gaps_are_cheap);
+            let fills = self.fills.fill(s, gaps_are_cheap);
             let extent =
                 if fills || scale < CLIPPED_MIN { whole } else { whole.intersection(region.surroundings()) };
             let thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
@@ -226,7 +177,7 @@ impl Density {
                 continue;
             }
             // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
-            let left = (fill * scale / 256).saturating_sub(region.pages_read - pages.count.0);
+            let left = self.fills.pages(s).saturating_sub(region.pages_read - pages.count.0);
             let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
             let proved = fills && waits_ns >= WORTH * price_ns;
             let missing = if thin && !proved { missing } else { 0 };
@@ -275,7 +226,7 @@ impl Density {
         self.thin += missing;
         let most = most.saturating_sub(extent.count.0);
         let widens = proved && gaps_are_cheap;
-        Some((if widens { self.widened(key, extent, most, end_of_file) } else { extent }, why))
+        Some((if widens { self.widened(key, most, end_of_file) } else { extent }, why))
     }
 
     /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, nothing on a head, and while that is not
@@ -300,13 +251,9 @@ impl Density {
     }
 
     /// A region that fills with those beside it that will, as far as the like of it has shown: `most` pages more.
-    fn widened(&mut self, (s, number): (u8, u64), extent: Extent, most: u64, end_of_file: u64) -> Extent {
-        let at = usize::from(s);
-        let (scale, (n, fill), (_, in_a_row)) = (SCALES[at], self.fill_beside[at], self.in_a_row[at]);
-        if n >= WITNESSES_MIN && fill < FILL_BESIDE {
-            return extent;
-        }
-        let side = (in_a_row.saturating_sub(256) / 512).min(most / 2 / scale);
+    fn widened(&mut self, (s, number): (u8, u64), most: u64, end_of_file: u64) -> Extent {
+        let scale = SCALES[usize::from(s)];
+        let side = self.fills.each_side(usize::from(s)).min(most / 2 / scale);
         let free = |n: &u64| n * scale < end_of_file && !self.regions.get(&(s, *n)).is_some_and(|r| r.bought);
         let first = (number.saturating_sub(side)..number).rev().take_while(free).last().unwrap_or(number);
         let last = (number + 1..=number + side).take_while(free).last().unwrap_or(number);
@@ -324,9 +271,9 @@ impl Density {
 
     /// Regions in a row that filled, this one among them.
     fn row(&self, (s, number): (u8, u64)) -> u64 {
-        let scale = SCALES[usize::from(s)];
         let filled = |n: &u64| {
-            self.regions.get(&(s, *n)).is_some_and(|region| 512 * region.pages_read >= FILL_MIN * scale)
+            let region = self.regions.get(&(s, *n));
+            region.is_some_and(|region| Fills::counts_in_a_row(usize::from(s), region.pages_read))
         };
         let below = (number.saturating_sub(BESIDE_MAX)..number).rev().take_while(filled).count();
         let above = (number + 1..=number + BESIDE_MAX).take_while(filled).count();
@@ -402,14 +349,10 @@ impl Density {
             }
             region.ended = true;
             let s = usize::from(key.0);
-            let share = 256 * region.pages_read.min(SCALES[s]) / SCALES[s];
-            if region.beside {
-                self.fill_beside[s] = count_in(self.fill_beside[s], share);
-            } else {
-                self.fill[s] = count_in(self.fill[s], share);
-            }
-            if 2 * share >= FILL_MIN {
-                self.in_a_row[s] = count_in(self.in_a_row[s], 256 * self.row(key));
+            let (pages_read, beside) = (region.pages_read, region.beside);
+            self.fills.ended(s, pages_read, beside);
+            if Fills::counts_in_a_row(s, pages_read.min(SCALES[s])) {
+                self.fills.in_a_row(s, self.row(key));
             }
         }
         if self.regions.len() > REGIONS_MAX {
