@@ -157,7 +157,7 @@ impl Stream {
     pub(crate) fn looks_back(&self) -> bool {
         self.course == Course::Backward
             && self.reads == 2
-            && self.request > 2 * (self.progress() - self.request.min(self.progress()))
+            && self.request > 2 * self.progress().saturating_sub(self.request)
     }
 
     /// Whether its reader reads each page twice or more on average: his reads overlap by half.
