@@ -21,9 +21,9 @@ use crate::decision::Why;
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 
-/// Rows that are opened first, and at most.
+/// Rows that are opened first, and how often twice as many are: 64 at most.
 const ROWS_FIRST: u64 = 4;
-const ROWS_MAX: u64 = 64;
+const DOUBLED: u32 = 4;
 /// Reads that take up rows equally far apart, from which on the next are opened,
 const READS: u32 = 3;
 /// and how many of them must have been unknown, before others that are unknown are.
@@ -56,13 +56,13 @@ impl Column {
 
     /// Rows that are to be open behind it: none, or four and then twice as many.
     fn rows(self) -> u64 {
-        if self.reads < READS { 0 } else { (ROWS_FIRST << (self.reads - READS).min(8)).min(ROWS_MAX) }
+        self.reads.checked_sub(READS).map_or(0, |more| ROWS_FIRST << more.min(DOUBLED))
     }
 }
 
 impl Wave {
     /// `actor` has taken up a row with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
-    /// behind are opened, if they are seen to be rows. O([`ROWS_MAX`] log streams), and as much in all as rows are opened.
+    /// behind are opened, if they are seen to be rows. O(log streams) for each row that is opened, 64 at most.
     pub(super) fn open_rows(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, unknown: bool) {
         let Some(latest) = self.latest.get_mut(&actor) else { return };
         let mut column = latest.column.goes_on(pages.start.0, unknown);

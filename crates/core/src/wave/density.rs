@@ -351,7 +351,7 @@ impl Density {
             let s = usize::from(key.0);
             let (pages_read, beside) = (region.pages_read, region.beside);
             self.fills.ended(s, pages_read, beside);
-            if Fills::counts_in_a_row(s, pages_read.min(SCALES[s])) {
+            if Fills::counts_in_a_row(s, pages_read) {
                 self.fills.in_a_row(s, self.row(key));
             }
         }

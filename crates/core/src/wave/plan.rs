@@ -203,9 +203,9 @@ impl Wave {
                 }
                 if !established {
                     self.open_in_step(now, id, pages);
-                }
-                if !established && !matches!(place, Place::Repeats(_)) {
-                    self.open_rows(now, id, pages, actor, matches!(place, Place::History(_)));
+                    if !matches!(place, Place::Repeats(_)) {
+                        self.open_rows(now, id, pages, actor, matches!(place, Place::History(_)));
+                    }
                 }
             }
         }

@@ -179,7 +179,7 @@ impl Wave {
         let piece = piece_pages(q, None, PageCount(self.unread));
         let enough = 2 * u64::from(q.device.flight_max()) * piece;
         match (q.device.latency(), q.device.rate()) {
-            (Some(latency), Some(rate)) if q.device.overlaps() && latency < SOON => {
+            (Some(latency), Some(rate)) if self.is_near(f) => {
                 let until = (latency + self.config.seen_within).0.max(LATENCIES * latency.0);
                 let carried = Bytes((rate / 1000).saturating_mul(until) / 1_000_000);
                 let in_all = PageCount::holding(carried).0 * 3 / 2;

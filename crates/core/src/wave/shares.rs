@@ -14,7 +14,7 @@
 //! that measure, as far as the others have left it; if they leave it less than half, they are held to their own measure, though to no
 //! less than a quarter of their share, for a while. And where they leave it nothing, it has what a wait is worth, one latency's carrying,
 //! if that is due to it by use: rows of a matrix that was read a while ago have their windows out still, and whoever reads now would wait for
-//! every few pages. Not on a head, which brings a trip's worth for a wait.
+//! every few pages. Only where requests overlap: a head brings a trip's worth for a wait.
 //!
 //! ```text
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages

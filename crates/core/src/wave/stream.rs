@@ -320,6 +320,7 @@ impl Streams {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::device::tests::play;
     use super::super::{Action, Config, Input, Wave};
     use super::*;
     use crate::table::PageBit;
@@ -383,7 +384,7 @@ pub(super) mod tests {
     fn a_head_makes_no_trip_for_a_look_at_a_footer() {
         let fetched_after = |slots: usize, reads: &[(u64, u64)]| {
             let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
-            wave.queue(0).device = super::super::device::tests::play(slots, 8_000, 500);
+            wave.queue(0).device = play(slots, 8_000, 500);
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(8 << 20) });
             let mut now = Nanos(0);
             let mut fetched = |&(start, count): &(u64, u64)| {
