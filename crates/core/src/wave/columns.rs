@@ -67,7 +67,7 @@ impl Wave {
         let Some(latest) = self.latest.get_mut(&actor) else { return };
         let mut column = latest.column.goes_on(pages.start.0, unknown);
         let overlaps = self.files.get(&id).is_some_and(|f| self.overlaps(f));
-        if !self.losing && overlaps && column.period.unsigned_abs() > pages.count.0 {
+        if !self.holds_back() && overlaps && column.period.unsigned_abs() > pages.count.0 {
             while column.opened < column.rows() && self.open_row(now, id, pages, actor, column) {
                 column.opened += 1;
             }

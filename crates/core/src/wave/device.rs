@@ -15,6 +15,7 @@
 //! The rule compares a request's time with the best time seen of a request of its size class, so a slow device is not
 //! mistaken for a busy one (delay-based congestion control, as TCP Vegas has it).
 
+use super::glides::Glides;
 use super::jumps::{Arrival, Jumps};
 use super::shares::UNITS_FIRST;
 use crate::units::{Bytes, Nanos, PageCount};
@@ -76,6 +77,8 @@ pub(crate) struct Device {
     /// and what such bursts carried a second, without the latency at their begin: the mean of the latest.
     burst_rate: u64,
     jumps: Jumps,
+    /// Whether who reads on has to wait.
+    glides: Glides,
 }
 
 impl Default for Device {
@@ -103,6 +106,7 @@ impl Default for Device {
             burst_bytes: 0,
             burst_rate: 0,
             jumps: Jumps::default(),
+            glides: Glides::default(),
         }
     }
 }
@@ -277,7 +281,8 @@ impl Device {
         if self.latency().is_none() {
             return Bytes(16384);
         }
-        Bytes(256 * self.unit().0 / self.jumps.overlap_256())
+        let one_by_one = self.glides() && !self.weighed();
+        Bytes(256 * self.unit().0 / if one_by_one { 256 } else { self.jumps.overlap_256() })
     }
 
     /// Bytes a second that a long fetch may count on behind its first latency: what bursts carried so, the best rate measured, or
@@ -373,6 +378,7 @@ impl Device {
             self.timed(now, bytes, took);
         }
         let carrying_ns = self.carrying_ns(bytes.0);
+        self.read_on(bytes, took, sent.alone && !sent.jump);
         let (jump, jumping, last) = (sent.jump && !follows, sent.jumping, self.in_flight == 0);
         let arrival = Arrival { took_ns: took.0, carrying_ns, jump, jumping, last };
         self.jumps.arrived(now, arrival, self.latency().map_or(0, |l| l.0));
@@ -406,6 +412,24 @@ impl Device {
             }
             (self.finished, self.slow, self.limited) = (0, 0, false);
         }
+    }
+
+    /// A request, or a read, took so long; `on` if it was to read on, and nothing of ours was under way.
+    pub(crate) fn read_on(&mut self, bytes: Bytes, took: Nanos, on: bool) {
+        if self.alone_ns > 0 {
+            let carrying_ns = self.carrying_ns(bytes.0);
+            self.glides.took(took, carrying_ns, self.alone_ns, on);
+        }
+    }
+
+    /// Whether who reads on has not to wait, and the device is not known to work at several requests at once.
+    pub(crate) fn glides(&self) -> bool {
+        self.glides.known() && !self.overlaps()
+    }
+
+    /// Whether the device works at one request at a time: jumps of several were seen to take their time, or reading on to take none.
+    pub(crate) fn is_head(&self) -> bool {
+        self.trip_pages() > 0 || self.glides()
     }
 
     /// A request of ours is not in flight any more, whatever became of it.
@@ -449,6 +473,32 @@ pub(super) mod tests {
         assert!((48..=160).contains(&device.flight_max()), "{}", device.flight_max());
         let mb_per_s = device.rate().unwrap() / 1_000_000;
         assert!((200..=300).contains(&mb_per_s), "64 x 128 KiB every 33 ms is 254 MB/s, not {mb_per_s}");
+    }
+
+    /// A device of which nothing else is known than that lone reads take 8 ms, and two that read on came in 2.
+    pub(in crate::wave) fn gliding() -> Device {
+        let mut device = Device::default();
+        device.timed_alone(Nanos::from_ms(8));
+        (0..2).for_each(|_| device.read_on(Bytes(131_072), Nanos::from_ms(2), true));
+        device
+    }
+
+    /// What reads on without waiting is a head, before and after it is weighed as one; not what was seen to serve several at once.
+    #[test]
+    fn what_glides_is_taken_for_a_head_until_it_is_weighed() {
+        let mut device = Device::default();
+        device.timed_alone(Nanos::from_ms(8));
+        let gap_max = device.gap_max();
+        assert!(!device.is_head());
+        let device = gliding();
+        assert_eq!((device.is_head(), device.trip_pages(), device.overlaps()), (true, 0, false));
+        assert_eq!(device.gap_max().0, 16 * gap_max.0, "one request at a time");
+        for (slots, is_head) in [(1, true), (16, false)] {
+            let mut device = play(slots, 8_000, 500);
+            device.timed_alone(Nanos::from_ms(8));
+            (0..8).for_each(|_| device.read_on(Bytes(4096), Nanos::from_us(100), true));
+            assert_eq!((device.weighed(), device.is_head(), device.glides()), (true, is_head, is_head));
+        }
     }
 
     /// How many may be in flight after a round of as many as may be, all of which took so long.

@@ -32,7 +32,7 @@ impl Wave {
             return place;
         };
         let Some(f) = self.files.get(&id).filter(|f| !self.fits_whole(f)) else { return place };
-        let cheap = if self.trip(f) > 0 { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
+        let cheap = if self.is_head(f) { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
         let upwards = matches!(s.course, Course::Forward | Course::Seed);
         let near = upwards && pages.start.0.checked_sub(s.next).is_some_and(|gap| gap <= cheap);
         let hops = if near { latest.hops.saturating_add(1) } else { 0 };

@@ -56,7 +56,7 @@ impl Wave {
     /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
     /// newest that went on did.
     pub(super) fn open_in_step(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        if self.losing {
+        if self.holds_back() {
             return;
         }
         let Some(f) = self.files.get_mut(&id) else { return };
@@ -109,8 +109,12 @@ impl Wave {
     /// whose windows are small are not left to wait in their turn.
     pub(super) fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         // Among so many that a few pages are all that each may have, there is nothing to look after.
-        let Some(s) = self.streams.get(sid).filter(|_| !self.losing) else { return };
+        let Some(s) = self.streams.get(sid).filter(|_| !self.holds_back()) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
+        // Who is alone and reads on has waited for what is being carried, which says nothing of others.
+        if self.glides(f, s) {
+            return;
+        }
         if self.share().min(self.speculation_share(f)) <= 2 * FEW {
             return;
         }
@@ -145,7 +149,7 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use super::super::device::tests::play;
+    use super::super::device::tests::{gliding, play};
     use super::super::{Config, Input};
     use super::*;
     use crate::units::{Bytes, PageCount};
@@ -169,6 +173,29 @@ mod tests {
         let asked: alloc::vec::Vec<_> = wave.take_trace().collect();
         assert!([0, 2].contains(&asked.len()), "both or none: {asked:?}");
         asked.first().map_or(PageCount(0), |e| e.decision.window.size)
+    }
+
+    /// Two streams that have come 17 pages each, on a head where who reads on need not wait, and the first waits for what is carried.
+    #[test]
+    fn who_is_alone_and_reads_on_says_nothing_of_others() {
+        let asked = |meanwhile: bool| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.queue(0).device = gliding();
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+            let [other, first] = [1000, 0].map(|start| {
+                let mut s = Stream::seed(id, start, 17, Nanos(0));
+                (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
+                s.turn = u64::from(start == 0);
+                wave.adopt(Nanos(0), s).unwrap()
+            });
+            wave.queue(0).turn_of(first);
+            if meanwhile {
+                wave.queue(0).turn_of(other);
+            }
+            wave.plan_sisters(Nanos(0), first, Extent::new(16, 1));
+            wave.take_trace().count()
+        };
+        assert_eq!((asked(false), asked(true)), (0, 1));
     }
 
     #[test]

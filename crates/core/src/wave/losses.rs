@@ -11,11 +11,11 @@
 //!   last is gone                         gone as well when he comes for it
 //! memory is short, and a stream was hit   what it has ahead beyond its new share is given up: the driver may let it go
 //! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come, and no region
-//!                                        is bought; until as much as memory holds was read, twice as much if that was too soon, and so on
+//!                                        is bought; then a little on trial (trials.rs)
 //! ```
 //!
-//! Few are 64 pages and a sixteenth of what is out, in an epoch. Much is more than speculation may waste: 64 pages and 15 % of
-//! what was read since half of both was last forgotten. `tests/wave/r12-thrash.txt` tells it as a story.
+//! Few are 64 pages and a sixteenth of what is out, in an epoch. Much is more than speculation may waste (trials.rs).
+//! `tests/wave/r12-thrash.txt` tells it as a story.
 //!
 //! Where a head stays with one reader for long, what others have ahead of them ages. He who takes what comes as soon as it comes (R13) had
 //! come for it himself, had the head come to him: where what is out fits, his loss says that the head was long elsewhere, and nothing of
@@ -40,6 +40,7 @@
 use super::queue::{Queue, Turn, Wanted};
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, Stream, StreamId};
+use super::trials::Scale;
 use super::{File, Wave, plan};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
@@ -63,10 +64,6 @@ pub(super) const GIVEN_UP_MAX: usize = 64;
 /// Reads that a run is long at most, quiet ones counted, if it is a short one: nothing is fetched ahead of those where much is
 /// lost unread.
 const LOSING_READS: u64 = 4;
-/// Where much is lost again before so many times as much was read as memory holds, nothing has changed: it lasts twice as long,
-const RELAPSE_FULLS: u64 = 8;
-/// at most so many times twice.
-const RELAPSES_MAX: u32 = 5;
 
 impl Wave {
     /// R12: a page that had arrived was gone when its reader came.
@@ -156,11 +153,11 @@ impl Wave {
         let held_up: u64 = lost.iter().filter(held_up).map(|run| run.count.0).sum();
         let telling = (count - gaps).saturating_sub(held_up);
         self.lost += telling;
-        self.vain += telling;
+        self.trials.lost(telling);
         // Where what is out fills much of the memory, it is the memory that is short.
         let roomy = 4 * self.unread < self.memory_believed;
         let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
-        let head = self.files.get(&id).is_some_and(|f| self.trip(f) > 0);
+        let head = self.files.get(&id).is_some_and(|f| self.is_head(f));
         let short =
             self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE;
         if short {
@@ -257,31 +254,20 @@ impl Wave {
         windows.filter(|window| window.2.0 > 0).collect()
     }
 
-    /// R12: whether the cache loses more of what was fetched than speculation may waste, 15 % of what is read. Half of both is
-    /// forgotten each time that as much as memory holds was read, for so long it takes to lose a page.
-    ///
-    /// In a file that is read at random and larger than memory, reads meet by chance, and what is fetched for such runs is gone
-    /// before its turn comes. A run of more than [`LOSING_READS`] reads has as much ahead as it is long all the same. It is tried anew when
-    /// as much was read as memory holds; whoever loses much then again soon is given twice as long.
+    /// R12: whether it is worth while to fetch for short runs and regions (trials.rs).
     pub(super) fn weigh_losses(&mut self) {
-        if self.read_of_late + self.vain > self.memory_believed {
-            (self.read_of_late, self.vain) = (self.read_of_late / 2, self.vain / 2);
-        }
-        let allowed = LOST_FEW + self.read_of_late * u64::from(self.config.waste_percent) / 100;
-        let memory = self.config.memory.0 / PAGE_SIZE;
-        if self.losing {
-            self.losing = self.vain > allowed / 16 || self.read_since < memory << self.relapses;
-            if !self.losing {
-                self.read_since = 0;
-            }
-        } else if self.vain > allowed {
-            self.relapses = if self.read_since < RELAPSE_FULLS * memory {
-                (self.relapses + 1).min(RELAPSES_MAX)
-            } else {
-                0
-            };
-            (self.losing, self.read_since) = (true, 0);
-        }
+        self.trials.weigh(Scale {
+            memory: self.config.memory.0 / PAGE_SIZE,
+            believed: self.memory_believed,
+            waste_percent: u64::from(self.config.waste_percent),
+            ahead: self.counters.pages_ahead,
+            useful: self.counters.pages_useful,
+        });
+    }
+
+    /// R12: whether nothing is fetched for short runs and regions, since too much of that is lost.
+    pub(super) fn holds_back(&self) -> bool {
+        self.trials.hold_back()
     }
 
     /// R12: whether the page that a stream's reader had read last when he stood at `page` is gone, and the stream is short, or
@@ -293,10 +279,11 @@ impl Wave {
         table.has(PageBit::Used, last) && !table.present(last)
     }
 
-    /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread.
+    /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread. None where others have been:
+    /// chance has brought the pages together that its reader comes to, and to a head each hole between them is a trip.
     pub(super) fn proved(&self, f: &File, s: &Stream) -> u64 {
-        match self.losing && !f.sequential {
-            true if is_short(s) => 0,
+        match self.holds_back() && !f.sequential {
+            true if is_short(s) || s.trodden && self.is_head(f) => 0,
             true => s.progress(),
             false => u64::MAX,
         }
@@ -357,7 +344,7 @@ mod tests {
         let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
         wave.streams.get_mut(sid).unwrap().left = true;
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 100) });
-        assert_eq!((wave.lost, wave.vain, wave.unread), (0, 0, 300));
+        assert_eq!((wave.lost, wave.unread), (0, 300));
         let region = buy_region(&mut wave);
         assert_eq!(wave.files[&FileId(0)].table.count(PageBit::Ahead, region).0, 256 - 32, "R11");
         wave.handle(Nanos::from_ms(2400), Input::Dropped { file: FileId(0), pages: region });
@@ -365,26 +352,22 @@ mod tests {
         let read = Input::Read { file: FileId(0), pages: Extent::new(2100, 8), actor: 9 };
         wave.handle(Nanos::from_ms(2500), read);
         wave.check();
-        assert_eq!((wave.lost, wave.vain), (224, 224));
+        assert_eq!(wave.lost, 224);
     }
 
-    /// What is fetched ahead is lost whenever it is tried: after one memory full of reading, twice as much, and so on, and a little more.
+    /// Much is lost, and a run of 400 pages comes to what others have read before: a head does not go for the holes between.
     #[test]
-    fn what_is_lost_again_soon_is_tried_ever_later() {
-        let mut wave = Wave::new(Config { memory: Bytes(2048 * 4096), ..Config::default() });
-        let (mut tried, mut read) = (alloc::vec::Vec::new(), 0);
-        while tried.len() < 8 {
-            let losing = wave.losing;
-            (wave.read_of_late, wave.read_since) = (wave.read_of_late + 64, wave.read_since + 64);
-            read += 64;
-            wave.vain += if losing { 0 } else { 64 };
+    fn a_head_makes_no_trips_for_holes_where_much_is_lost() {
+        let proved = |slots: usize, trodden: bool| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(slots, 8_000, 500);
+            wave.trials.lost(1 << 20);
             wave.weigh_losses();
-            if losing && !wave.losing {
-                tried.push(read / 2048);
-                read = 0;
-            }
-        }
-        assert_eq!(tried, [2, 2, 4, 8, 16, 32, 32, 32]);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.first, s.next, s.request, s.trodden) = (256, 656, 4, trodden);
+            wave.proved(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
+        };
+        assert_eq!((proved(1, true), proved(1, false), proved(16, true)), (0, 400, 400));
     }
 
     /// Where there is room, a few pages of a region that was bought are gone: their reader waits once, and all of them are bought again.

@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | reads; misses will do |
 //! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
-//! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries, by three connections while nobody knows how long runs are, that it is a head, or that it answers soon | timed reads; else a miss counts as a wait |
+//! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries, by three connections while nobody knows how long runs are, that it is a head, or that it answers soon; to a quarter of what was read for who is alone and need not wait to read on (glides.rs) | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is much longer than the first, as a footer is | reads |
@@ -23,7 +23,7 @@
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on; where one has waited, those as far as it go on with it | reads |
 //! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (density.rs), sooner where those like it filled (fills.rs), a file when those before it came to theirs (wholes.rs) | timed reads |
-//! | R12 thrash | an arrived page that is gone at its read halves its stream and, from one in 64 streams on, takes an eighth off the memory believed in, unless he waited for a head that was with others and what is out fits; a few that somebody was to come to and that are seen to be gone are fetched again, many take an eighth off too; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, only long runs are fetched ahead of and nothing is bought | arrivals; else never |
+//! | R12 thrash | an arrived page that is gone at its read halves its stream and, from one in 64 streams on, takes an eighth off the memory believed in, unless he waited for a head that was with others and what is out fits; a few that somebody was to come to and that are seen to be gone are fetched again, many take an eighth off too; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, only long runs are fetched ahead of, by a head not where others have been, and nothing is bought, but for a little on trial (trials.rs) | arrivals; else never |
 //! | R13 shares | streams share half of the memory (seven eighths where what was read goes first; a quarter less for who reads most pages twice), as far as others have left it, and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it, where requests overlap no less than what a wait is worth; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | advice |
@@ -44,6 +44,7 @@ mod device;
 mod ends;
 mod fills;
 mod footprint;
+mod glides;
 mod hops;
 mod in_step;
 mod input;
@@ -61,6 +62,7 @@ mod shares;
 mod stream;
 mod strides;
 mod sweep;
+mod trials;
 mod wholes;
 mod worn;
 
@@ -81,6 +83,7 @@ use needed::Needed;
 use queue::{Queue, Turn, Wanted};
 use stream::{Course, StreamId, Streams};
 use sweep::SilenceLine;
+use trials::Trials;
 
 pub use device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
@@ -232,14 +235,7 @@ pub struct Wave {
     debt: u64,
     /// Until so many pages are used, a stream that reads much lacks what others have out (R13).
     pressed: u64,
-    /// Of late, pages that the cache lost before anybody read them, and pages that were fetched, by whomever, and read; and
-    /// whether too much is lost (R12).
-    vain: u64,
-    read_of_late: u64,
-    losing: bool,
-    /// Pages that readers missed since that began or ended, and how often it came back soon.
-    read_since: u64,
-    relapses: u32,
+    trials: Trials,
     /// Pages that readers of streams have paid for by waiting (R3), at most [`SPECULATION_MAX`].
     credit: u64,
     /// Pages lost unread in this epoch, and how many of those have told on the memory believed in.
@@ -288,11 +284,7 @@ impl Wave {
             gaps_passed: 0,
             debt: 0,
             pressed: 0,
-            vain: 0,
-            read_of_late: 0,
-            losing: false,
-            relapses: 0,
-            read_since: u64::MAX / 2,
+            trials: Trials::default(),
             credit: 0,
             lost: 0,
             lost_weighed: 0,
@@ -505,7 +497,7 @@ impl Wave {
         let useful = f.table.clear(PageBit::Ahead, pages).0;
         self.counters.pages_used += f.table.set(PageBit::Used, pages).0;
         self.counters.pages_useful += useful;
-        self.read_of_late += useful;
+        self.trials.used(useful);
         self.unread -= useful;
         self.dead = self.dead.min(self.unread);
         self.gaps_passed = self.gaps_passed.min(self.dead);

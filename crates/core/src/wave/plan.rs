@@ -15,6 +15,7 @@ use super::{Advice, Look, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::view::View;
 use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
@@ -70,8 +71,7 @@ impl Wave {
         self.leave_run(id, actor, place, pages);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
-        self.read_of_late += missing;
-        self.read_since += missing;
+        self.trials.missed(missing);
         let device = self.files[&id].device;
         if missing > 0
             && let Some(queue) = self.queues.get_mut(&device)
@@ -92,6 +92,15 @@ impl Wave {
             Place::History(history) => self.resume(now, id, pages, history),
             Place::Stray => self.begin(now, id, pages, actor, looks),
         };
+        if let Some((sid, s)) = stream.and_then(|sid| Some((sid, self.streams.get_mut(sid)?))) {
+            let behind = PageIndex(s.next);
+            let unasked = s.frontier == s.next;
+            s.trodden = missing + useful == 0 || unasked && self.files[&id].table.present(behind);
+            let turn = self.queues.get_mut(&device).map(|queue| queue.turn_of(sid));
+            if s.reads <= 1 {
+                s.turn = turn.unwrap_or_default();
+            }
+        }
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.stream = stream;
             if let Some(s) = stream.and_then(|sid| self.streams.get(sid))
@@ -162,7 +171,7 @@ impl Wave {
                 self.widen_stride(sid);
                 // A head that the reader waits for would go elsewhere first: he is asked for again when he has it.
                 let told = self.counters.stalls > 0;
-                if missing == 0 || !told || self.files.get(&id).is_none_or(|f| self.trip(f) == 0) {
+                if missing == 0 || !told || self.files.get(&id).is_none_or(|f| !self.is_head(f)) {
                     self.plan_stride(now, sid, pages);
                 }
                 // What a stride visits may become streams of their own: a matrix read by columns.
@@ -182,7 +191,7 @@ impl Wave {
                 self.pace(now, sid);
                 let Some(s) = self.streams.get(sid) else { return };
                 let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
-                let looks_back = s.looks_back() && self.trip(&self.files[&id]) > 0;
+                let looks_back = s.looks_back() && self.is_head(&self.files[&id]);
                 if looks_back || !established && self.coincidence(id) || self.outlived(s, came_to.0) {
                     return;
                 }
@@ -255,6 +264,8 @@ impl Wave {
                 let seed = |s: &Stream| s.course == Course::Seed;
                 if latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
                     queue.device.timed_alone(took);
+                } else if latest.stream.is_some() {
+                    queue.device.read_on(pages.count.bytes(), took, true);
                 }
             }
         }
@@ -276,6 +287,10 @@ impl Wave {
         }
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.served = Some(now);
+        if s.reads > 1 && 4 * took.0 >= 3 * latency.0 {
+            // As long as a read elsewhere takes: somebody of whom nobody hears moves the head.
+            s.turn = 0;
+        }
         match s.course {
             // Who only looks ahead (R9) does not go on there.
             Course::Forward | Course::Backward if latest.missing == 0 && latest.look.is_none() => {
@@ -325,7 +340,7 @@ impl Wave {
         let Some(s) = self.streams.get(sid) else { return };
         let id = s.file;
         let f = &self.files[&id];
-        if f.random || self.losing && !f.sequential {
+        if f.random || self.holds_back() && !f.sequential {
             return;
         }
         if missing > 0 && self.buy_whole(now, id, pages) {
@@ -369,13 +384,14 @@ impl Wave {
 
     /// R11: a stray pays rent; a region may have paid its price.
     fn rent(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let room = !self.losing && self.fills_little();
+        let holds_back = self.holds_back();
+        let room = !holds_back && self.fills_little();
         let Some(f) = self.files.get_mut(&id) else { return };
         // What was bought there and is gone was lost (R12).
         let lost = f.density.take_lost(pages.start, room);
         self.lost += lost;
-        self.vain += lost;
-        if self.losing && !f.sequential {
+        self.trials.lost(lost);
+        if holds_back && !f.sequential {
             return;
         }
         let Some(queue) = self.queues.get(&f.device) else { return };
@@ -383,7 +399,7 @@ impl Wave {
         let rate = queue.device.bulk_rate();
         let terms = Terms {
             gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
-            overlaps: queue.device.weighed().then(|| queue.device.overlaps()),
+            overlaps: (queue.device.weighed() || queue.device.is_head()).then(|| queue.device.overlaps()),
             rate_is_known: queue.device.rate().is_some(),
             most: self.memory_believed / 4,
         };

@@ -181,6 +181,8 @@ impl Queue {
             run: 0,
             came: (FileId(0), 0),
             ends: BTreeMap::new(),
+            reading: None,
+            turns: 0,
         }
     }
 
@@ -199,6 +201,17 @@ impl Queue {
         while let Some(part) = self.ahead.take_of(stream, file, pages) {
             self.urgent.push_back(Wanted { turn: Turn::Urgent, ..part });
         }
+    }
+
+    /// A stream is read; returns its turn among the streams of the device: the same as for its last read if none was read meanwhile.
+    pub(super) fn turn_of(&mut self, stream: StreamId) -> u64 {
+        self.turns += u64::from(self.reading.replace(stream) != Some(stream));
+        self.turns
+    }
+
+    /// Whether a stream that has had this turn since it began has been read alone, and need not wait to read on.
+    pub(super) fn glides_with(&self, turn: u64) -> bool {
+        self.device.glides() && self.turns == turn
     }
 
     /// Whether several readers wait for one head.
@@ -275,6 +288,9 @@ pub(super) struct Queue {
     came: (FileId, u64),
     /// Where requests in flight end, and how many pages one after the other have gone out up to there.
     pub(super) ends: BTreeMap<(FileId, u64), u64>,
+    /// The stream that was read last, and how often another one was than before.
+    reading: Option<StreamId>,
+    turns: u64,
 }
 
 /// A request together with what the reader brings himself, where they meet: `own` before it or behind it, `max` pages at most.

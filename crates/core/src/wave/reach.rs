@@ -3,7 +3,7 @@
 //! ```text
 //! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first;
 //!                                                what one connection carries in a latency while no run has ended, three where
-//!                                                that is long
+//!                                                that is long; a quarter of what he has come for who is alone on a head
 //!                              cut or raised by  runs that ended (R9)
 //!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
 //!                                                of three quarters more of both, since half is out on average; of memory a
@@ -29,7 +29,7 @@ const LATENCIES: u64 = 4;
 pub(super) const FEW: u64 = 8;
 /// Part of a trip that is enough ahead of a reader with whom a head stays: 97 pages on hdd.
 const STAYS: u64 = 8;
-/// A run is taken to go on for at most so many times what it has come.
+/// A run is taken to go on for at most so many times what it has come; for one part in so many of it where its reader need not wait.
 pub(super) const PROMISE: u64 = 4;
 /// What is read again is kept longer, and leaves less room to what is read once: a quarter of a share.
 const AGAIN: u64 = 4;
@@ -98,8 +98,13 @@ impl Wave {
         let (own, others) =
             if down { (&f.lengths_down, &self.lengths_down) } else { (f.runs(), &self.lengths) };
         let unknown = !own.known() && !others.known();
-        let paid = if s.reads > 2 && unknown { self.opened_by(f, s) } else { 0 };
-        let promise = (PROMISE * s.progress().max(s.request)).max(paid);
+        let glides = unknown && self.glides(f, s);
+        let paid = if s.reads > 2 && unknown && !glides { self.opened_by(f, s) } else { 0 };
+        let promise = if glides {
+            (s.progress() / PROMISE).max(s.request)
+        } else {
+            (PROMISE * s.progress().max(s.request)).max(paid)
+        };
         let mut target = s.ahead.max(f.ahead).max(paid).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
@@ -148,6 +153,16 @@ impl Wave {
     fn opened_by(&self, f: &File, s: &Stream) -> u64 {
         let one = self.trip(f) > 0 || self.is_near(f) || s.course == Course::Backward;
         (if one { 1 } else { UNITS_FIRST }) * s.paid.max(f.paid)
+    }
+
+    /// Whether a stream on its way up has been read alone, by who need not wait to read on (glides.rs).
+    pub(super) fn glides(&self, f: &File, s: &Stream) -> bool {
+        s.course == Course::Forward && self.queues.get(&f.device).is_some_and(|q| q.glides_with(s.turn))
+    }
+
+    /// Whether the file's device works at one request at a time, as far as is known.
+    pub(super) fn is_head(&self, f: &File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.is_head())
     }
 
     /// Whether the file's device works at several requests at once and answers soon: nfs, ssd.
@@ -237,10 +252,11 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use super::super::device::tests::play;
+    use super::super::device::tests::{gliding, play};
     use super::super::shares::AHEAD_MIN;
     use super::super::stream::tests::fetched_ahead;
     use super::super::stream::{Course, Stream};
+    use crate::decision::Why;
     use crate::units::{Extent, FileId, Nanos};
 
     /// 8 MiB are 1024 pages for one reader of s3, 32 of the smallest requests.
@@ -317,6 +333,30 @@ mod tests {
             wave.opened_by(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
         assert_eq!([30_000, 1_000].map(opened), [2196, 732]);
+    }
+
+    /// Alone on a head a reader of 400 pages has 100 ahead of him; as much as suits the device when another has read there.
+    /// Where runs have ended those say how far.
+    #[test]
+    fn who_need_not_wait_has_a_quarter_of_what_he_has_come() {
+        let target = |meanwhile: bool, ended: bool| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = gliding();
+            (wave.active_now, wave.counters.pages_used) = (1, 100_000);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
+            wave.queue(0).turn_of(sid);
+            wave.streams.get_mut(sid).unwrap().turn = 1;
+            if meanwhile {
+                let other = wave.streams.add(Stream::seed(FileId(0), 9000, 1, Nanos(0)));
+                wave.queue(0).turn_of(other);
+            }
+            (0..if ended { 64 } else { 0 }).for_each(|_| wave.witness(FileId(0), 700, false));
+            wave.target(sid, Why("R2 next"), 400).0
+        };
+        assert_eq!(target(false, false), 100);
+        assert_eq!(target(true, false), 512, "all that a device of which no more is known can use");
+        assert_eq!(target(false, true), 300);
     }
 
     /// Of 8 MiB one reader may have 1024 pages out, but 768 where he reads each page four times.

@@ -81,6 +81,11 @@ pub(crate) struct Stream {
     pub(crate) takes_at_once: bool,
     /// What was fetched ahead of it was lost, and its reader has not been back in time since (R12).
     pub(crate) robbed: bool,
+    /// Others have been where it is: the pages that it read last were there, fetched for somebody else, or those behind are, for which it has
+    /// not asked (R12).
+    pub(crate) trodden: bool,
+    /// The turn among the streams of its device that it began with; 0 since it has waited as long as for a read elsewhere (R3).
+    pub(crate) turn: u64,
     /// Its reader went away from it, and is not back (R9).
     pub(crate) left: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); of one that goes down, the first page, at
@@ -128,6 +133,8 @@ impl Stream {
             served: None,
             takes_at_once: false,
             robbed: false,
+            trodden: false,
+            turn: 0,
             left: false,
             looked: 0,
             by_turns: false,

@@ -70,7 +70,7 @@ impl Stream {
 
     /// Whether a device serves several runs of this stride at once, as far as is known.
     fn comes_together(&self, device: &Device) -> bool {
-        device.overlaps() || device.trip_pages() == 0 && self.found_first()
+        device.overlaps() || !device.is_head() && self.found_first()
     }
 }
 
@@ -109,6 +109,7 @@ impl Wave {
         // Gaps are no speculation, but three times as much as that may be is enough for any device and for who looks after it.
         let most = (3 * SPECULATION_MAX).max(self.earned());
         let enough = self.enough(&self.files[&s.file]);
+        let holds_back = self.holds_back();
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Course::Stride { period, run: first } = s.course else { return };
         let f = &self.files[&s.file];
@@ -127,7 +128,7 @@ impl Wave {
             Extent::between(pages.end().clamp(whole.start, whole.end()), whole.end().min(PageIndex(f.end)))
         });
         let gap = period.unsigned_abs().saturating_sub(run);
-        let head = queue.device.trip_pages() > 0;
+        let head = queue.device.is_head();
         let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
         // Three may be chance, and to a head each run apart is a trip, which it makes for its reader as soon.
         if head && !whole_stretch && s.reads <= STRIDE_READS {
@@ -141,7 +142,7 @@ impl Wave {
         let reads = s.reads;
         let ends =
             f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
-        let runs_max = runs_max.min(ends).min(if self.losing { reads / 4 } else { u64::MAX });
+        let runs_max = runs_max.min(ends).min(if holds_back { reads / 4 } else { u64::MAX });
         let ahead = s.ahead.min(runs_max) as i64;
         let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
         let half = ahead - ahead / 2;

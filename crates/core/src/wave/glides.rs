@@ -1,0 +1,78 @@
+//! Whether who reads on has to wait: learnt from what came sooner than anything that has to go somewhere first.
+//!
+//! A head that has read one page stands before the next, and a server that reads ahead has it in memory. There a reader alone gains
+//! little by what is fetched for him: only what he would think about meanwhile. So he has a quarter of what he has come ahead of him, and
+//! not four times as much, until it is known how long runs are, somebody else has read there too, or he waited after all. Half a megabyte
+//! that is read and left leaves 96 KiB in vain then instead of 1.5 MiB.
+//!
+//! ```text
+//! lone reads take 8 ms          so a glide is what takes at most 4, and at least half of what carrying it takes, else it lay in a cache
+//!
+//! hdd, 128 KiB behind a read                    1.3 ms    one glide
+//! the next, behind that                         2.6 ms    two: known until one takes 6 ms
+//! hdd, four of them behind one another          5.2 ms    no word
+//! hdd, 128 KiB elsewhere                        9.3 ms    half of the glides, if it was to read on; no word of a jump
+//! hdd, 16 KiB that were there                   0.02 ms   no word: carrying them takes 0.16
+//! s3, 128 KiB                                   31 ms     lone reads take 30: never a glide
+//! nfs, 128 KiB                                  1.5 ms    lone reads take 1: never
+//! ```
+//!
+//! What glides is taken for a head until its jumps were weighed (jumps.rs).
+
+use crate::units::Nanos;
+
+/// Glides after which it is known.
+const KNOWN: u32 = 2;
+/// And after which more make no difference.
+const GLIDES_MAX: u32 = 8;
+
+/// What came of reading on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Glides(u32);
+
+impl Glides {
+    /// A request or a read that takes `carrying_ns` to carry took so long, where lone reads take `lone_ns`; `on` if it was to read on, and
+    /// nothing of ours was under way.
+    pub(super) fn took(&mut self, took: Nanos, carrying_ns: u64, lone_ns: u64, on: bool) {
+        if 2 * took.0 <= lone_ns && 2 * took.0 >= carrying_ns {
+            self.0 = (self.0 + 1).min(GLIDES_MAX);
+        } else if on && 4 * took.0 >= 3 * lone_ns {
+            self.0 /= 2;
+        }
+    }
+
+    /// Whether who reads on has not to wait.
+    pub(super) fn known(self) -> bool {
+        self.0 >= KNOWN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Glides;
+    use crate::units::Nanos;
+
+    /// The worked example: lone reads of 8, 30 and 1 ms, and what was timed since, in us, with what carrying it takes and whether it was
+    /// to read on.
+    #[test]
+    fn only_who_reads_on_glides() {
+        let glides = |lone_us: u64, timed: &[(u64, u64, bool)]| {
+            let mut glides = Glides::default();
+            for &(took, carrying, on) in timed {
+                glides.took(Nanos::from_us(took), carrying * 1000, lone_us * 1000, on);
+            }
+            (glides.0, glides.known())
+        };
+        assert_eq!(glides(8_000, &[(1_300, 1_300, true)]), (1, false));
+        let two = [(1_300, 1_300, true), (2_600, 1_300, false)];
+        let and = |more: (u64, u64, bool)| glides(8_000, &[two[0], two[1], more]);
+        assert_eq!(glides(8_000, &two), (2, true));
+        assert_eq!(and((5_200, 1_300, false)), (2, true));
+        assert_eq!(and((9_300, 1_300, false)), (2, true), "a jump");
+        assert_eq!(and((9_300, 1_300, true)), (1, false), "he has read on, and waited");
+        assert_eq!(and((20, 160, false)), (2, true), "it was there");
+        assert_eq!(glides(30_000, &[(31_000, 1_300, true); 9]), (0, false), "s3");
+        assert_eq!(glides(1_000, &[(1_500, 500, false); 9]), (0, false), "nfs");
+        assert_eq!(glides(8_000, &[(1_300, 1_300, true); 99]).0, 8);
+    }
+}
