@@ -8,6 +8,9 @@
 //! hops                            1          2          3          4  he reads on: one stream from 487 on
 //! ```
 //!
+//! He hops over marks, too. So his window is pushed on by halves where others on a head bring a whole trip: else he is past the end of
+//! it before anybody hears of him, and the head has gone.
+//!
 //! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. What
 //! lies between is fetched with the windows of the stream, and counts as read. Files of which memory holds a few are bought whole instead,
 //! once those before them have shown what they are (wholes.rs).
@@ -39,7 +42,13 @@ impl Wave {
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.hops = hops;
         }
-        if hops > CHANCE && place == Place::Stray { Place::Continues(sid) } else { place }
+        if hops <= CHANCE || place != Place::Stray {
+            return place;
+        }
+        if let Some(s) = self.streams.get_mut(sid) {
+            s.hops = true;
+        }
+        Place::Continues(sid)
     }
 }
 
@@ -49,8 +58,8 @@ mod tests {
     use super::super::{Action, Config, Input, Wave};
     use crate::units::{Bytes, Extent, FileId, Nanos};
 
-    /// Where the stream began that the last of `runs` belongs to, on a device that takes so many at once.
-    fn last_began_at(slots: usize, runs: &[(u64, u64)]) -> u64 {
+    /// Where the stream began that the last of `runs` belongs to, on a device that takes so many at once, and whether its reader hops.
+    fn last_began_at(slots: usize, runs: &[(u64, u64)]) -> (u64, bool) {
         let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
         wave.queue(0).device = play(slots, 8_000, 500);
@@ -67,21 +76,27 @@ mod tests {
             }
         }
         let stream = wave.latest[&0].stream.expect("a stream");
-        wave.streams.get(stream).expect("it is there").first
+        let stream = wave.streams.get(stream).expect("it is there");
+        assert!(!stream.hops || slots == 1, "only heads are hopped on");
+        (stream.first, stream.hops)
     }
 
     /// The picture at the top.
     #[test]
     fn who_hops_reads_on() {
         let members = [(6, 29), (160, 178), (320, 370), (487, 508), (654, 700), (808, 830)];
-        assert_eq!(last_began_at(1, &members), 487);
-        assert_eq!(last_began_at(1, &members[..4]), 487, "three may be chance");
-        assert_eq!(last_began_at(16, &members), 808, "no head: what lies between is dearer than the way");
+        assert_eq!(last_began_at(1, &members), (487, true));
+        assert_eq!(last_began_at(1, &members[..4]), (487, false), "three may be chance");
+        assert_eq!(
+            last_began_at(16, &members),
+            (808, false),
+            "no head: what lies between is dearer than the way"
+        );
         let mut too_far = members;
         too_far[3] = (487 + 60, 508 + 60);
         assert_eq!(
             last_began_at(1, &too_far),
-            808,
+            (808, false),
             "177 pages are farther than 170, and the count begins anew"
         );
     }

@@ -32,6 +32,16 @@ const SISTERS_MAX: usize = 256;
 const LOOKED_AFTER: usize = 16;
 /// Seeds that are opened behind the newest that went on, and before it.
 const NEAR_MAX: u64 = 64;
+/// Once in so many times it may be chance that somebody comes back, and is taken for it.
+const CHANCE: u64 = 64;
+
+/// R2: whether a reader may have come back to a run by chance, after so many reads of a file of `end` pages: as many at random come to the
+/// `count` pages behind a run once in [`CHANCE`] times. Who reads each block of a file once, in random order, comes to all of them in the end.
+///
+/// A file of 1 GiB is 262,144 pages: reads of four pages are a run of their own up to 1,024 reads later. 512 streams in turn are.
+pub(super) fn by_chance(reads: u64, count: u64, end: u64) -> bool {
+    reads.saturating_mul(count).saturating_mul(CHANCE) > end
+}
 
 impl Wave {
     /// The seed sown as number `serial` went on.
@@ -173,6 +183,29 @@ mod tests {
         let asked: alloc::vec::Vec<_> = wave.take_trace().collect();
         assert!([0, 2].contains(&asked.len()), "both or none: {asked:?}");
         asked.first().map_or(PageCount(0), |e| e.decision.window.size)
+    }
+
+    /// The example beside it; and a run of four pages a read, to which somebody comes back after so many reads elsewhere, twice: whether that
+    /// is taken for chance, and for what is asked then.
+    #[test]
+    fn who_comes_back_after_many_reads_elsewhere_may_have_come_by_chance() {
+        assert_eq!([512, 1024, 1025].map(|reads| by_chance(reads, 4, 262_144)), [false, false, true]);
+        let back = |elsewhere: u64| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.queue(0).device = play(16, 1_000, 500);
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+            let mut s = Stream::seed(id, 1000, 64, Nanos(0));
+            (s.course, s.reads, s.request, s.told) = (Course::Forward, 16, 4, 1);
+            let sid = wave.adopt(Nanos(0), s).unwrap();
+            wave.files.get_mut(&id).unwrap().told = elsewhere;
+            [1064, 1068].map(|page| {
+                wave.handle(Nanos(1), Input::Read { file: id, pages: Extent::new(page, 4), actor: 0 });
+                wave.check();
+                (wave.streams.get(sid).unwrap().by_chance, wave.take_trace().count())
+            })
+        };
+        assert_eq!(back(1024)[0], (false, 1));
+        assert_eq!(back(1025), [(true, 0), (false, 1)], "the second time he has read nothing else");
     }
 
     /// Two streams that have come 17 pages each, on a head where who reads on need not wait, and the first waits for what is carried.

@@ -13,13 +13,13 @@
 //! | rule | says | knowledge it needs; without it |
 //! |---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | reads; misses will do |
-//! | R2 next | a read where a stream is expected pushes its window on | reads or marks |
+//! | R2 next | a read where a stream is expected pushes its window on, unless as many reads as were made elsewhere meanwhile bring one there by chance | reads or marks |
 //! | R3 waited | the window grows only when its reader waited: four-, then twofold, and to what one latency carries, by three connections while nobody knows how long runs are, that it is a head, or that it answers soon; to a quarter of what was read for who is alone and need not wait to read on (glides.rs) | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is much longer than the first, as a footer is | reads |
-//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; rows taken up equally far apart open those behind (columns.rs); who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth | reads; marks only: learns from misses |
-//! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one; who hops from run to run so near on a head reads on (hops.rs) | device timed; else apart |
+//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; rows taken up equally far apart open those behind (columns.rs); who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth, for a quarter of what was read | reads; marks only: learns from misses |
+//! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one; who hops from run to run so near on a head reads on, by half a window at a time (hops.rs) | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on; where one has waited, those as far as it go on with it | reads |
 //! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (density.rs), sooner where those like it filled (fills.rs), a file when those before it came to theirs (wholes.rs) | timed reads |
@@ -139,6 +139,8 @@ struct File {
     sequential: bool,
     /// Each page read is told ([`Input::Told`]).
     told_all: bool,
+    /// Reads of it that were told.
+    told: u64,
     needed: Needed,
 }
 
@@ -465,6 +467,7 @@ impl Wave {
             random: false,
             sequential: false,
             told_all: false,
+            told: 0,
             needed: Needed::default(),
         });
         if end < file.end {

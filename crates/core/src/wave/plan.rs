@@ -6,6 +6,7 @@
 //! ```
 
 use super::density::Terms;
+use super::in_step::by_chance;
 use super::locate::Place;
 use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
@@ -93,6 +94,12 @@ impl Wave {
             Place::Stray => self.begin(now, id, pages, actor, looks),
         };
         if let Some((sid, s)) = stream.and_then(|sid| Some((sid, self.streams.get_mut(sid)?))) {
+            if let Some(f) = self.files.get_mut(&id) {
+                f.told += 1;
+                let before = core::mem::replace(&mut s.told, f.told);
+                let back = before > 0 && matches!(place, Place::Continues(_));
+                s.by_chance = back && by_chance(f.told - before, pages.count.0, f.end);
+            }
             let behind = PageIndex(s.next);
             let unasked = s.frontier == s.next;
             s.trodden = missing + useful == 0 || unasked && self.files[&id].table.present(behind);
@@ -192,7 +199,8 @@ impl Wave {
                 let Some(s) = self.streams.get(sid) else { return };
                 let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
                 let looks_back = s.looks_back() && self.is_head(&self.files[&id]);
-                if looks_back || !established && self.coincidence(id) || self.outlived(s, came_to.0) {
+                let chance = s.by_chance || !established && self.coincidence(id);
+                if chance || looks_back || self.outlived(s, came_to.0) {
                     return;
                 }
                 let Some(s) = self.streams.get_mut(sid) else { return };
@@ -264,10 +272,16 @@ impl Wave {
                 let seed = |s: &Stream| s.course == Course::Seed;
                 if latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
                     queue.device.timed_alone(took);
-                } else if latest.stream.is_some() {
-                    queue.device.read_on(pages.count.bytes(), took, true);
                 }
             }
+        }
+        let reads_on = latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(|s| s.reads > 1);
+        if latest.missing > 0
+            && reads_on
+            && let Some(queue) = self.queues.get_mut(&device)
+        {
+            let all = latest.missing == pages.count.0 && queue.waiting.is_empty();
+            queue.device.read_on(PageCount(latest.missing).bytes(), took, all);
         }
         let Some(sid) = latest.stream else { return };
         let began = Nanos(now.0.saturating_sub(took.0 + took.0 / 4 + LOOK_NS));
@@ -452,7 +466,7 @@ impl Wave {
         let f = &self.files[&s.file];
         let down = s.course == Course::Backward;
         let out = s.out();
-        let step = if self.stays(s) { target.div_ceil(2) } else { self.step(f, target) };
+        let step = if self.stays(s) || s.hops { target.div_ceil(2) } else { self.step(f, target) };
         let target = self.cut(f, s, target);
         let little = if self.trip(f) > 0 { step / 16 } else { step / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };

@@ -86,6 +86,12 @@ pub(crate) struct Stream {
     pub(crate) trodden: bool,
     /// The turn among the streams of its device that it began with; 0 since it has waited as long as for a read elsewhere (R3).
     pub(crate) turn: u64,
+    /// Its reader hops from run to run (R8).
+    pub(crate) hops: bool,
+    /// Which read of its file, of those that were told, was its latest; 0 for none,
+    pub(crate) told: u64,
+    /// and whether that may have been chance (R2).
+    pub(crate) by_chance: bool,
     /// Its reader went away from it, and is not back (R9).
     pub(crate) left: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); of one that goes down, the first page, at
@@ -135,6 +141,9 @@ impl Stream {
             robbed: false,
             trodden: false,
             turn: 0,
+            hops: false,
+            told: 0,
+            by_chance: false,
             left: false,
             looked: 0,
             by_turns: false,

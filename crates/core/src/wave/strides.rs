@@ -39,7 +39,7 @@
 //! `r08-gaps.txt`, and for whole runs `r09-lengths.txt`. Runs right behind pages that were read are the rows of a matrix that is read
 //! by columns: each is opened as a stream of its own (R4).
 
-use super::device::Device;
+use super::device::{Device, PIECE_MIN};
 use super::lengths::{NEAR, USED_PERCENT};
 use super::plan::whole;
 use super::queue::{Turn, Wanted};
@@ -137,12 +137,16 @@ impl Wave {
         // Gaps that are bought take memory like the rest.
         let bought = if whole_stretch { run + gap } else { run };
         // What the device can use of all streams is too little where others read on in their windows: twice what it takes at once is not.
-        let enough = enough.max(2 * u64::from(queue.device.flight_max()) * run);
+        // Where gaps are bought those are requests of the smallest size at least.
+        let piece = if whole_stretch { bought.max(PIECE_MIN.0) } else { run };
+        let enough = enough.max(2 * u64::from(queue.device.flight_max()) * piece);
         let runs_max = (memory.min(most).min(enough) / bought.max(1)).min(speculation / run.max(1)).max(1);
         let reads = s.reads;
         let ends =
             f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
-        let runs_max = runs_max.min(ends).min(if holds_back { reads / 4 } else { u64::MAX });
+        // A head that goes apart brings a run by each trip, as it would for its reader: no more of them than a quarter of those he has read.
+        let few = if holds_back || head && !whole_stretch { reads / 4 } else { u64::MAX };
+        let runs_max = runs_max.min(ends).min(few);
         let ahead = s.ahead.min(runs_max) as i64;
         let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
         let half = ahead - ahead / 2;
@@ -301,6 +305,32 @@ mod tests {
         assert_eq!(ahead_after(4, 30, Nanos(10_000), 20)[2..15], [6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 60, 60]);
         assert_eq!(s3[2..8], [6, 6, 20, 24, 60, 60]);
         assert_eq!(ahead(8, Nanos::from_ms(8), 7)[2..7], [6, 6, 6, 6, 6]);
+    }
+
+    /// One page in 1,024: how far ahead of the reader the farthest run is that was asked for, after so many reads, by a head and where 16 requests
+    /// are served at once.
+    #[test]
+    fn a_head_goes_apart_for_a_quarter_of_what_was_read() {
+        let farthest = |slots: usize, reads: u64| {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 32) });
+            wave.queue(0).device = play(slots, 8_000, 500);
+            let mut last = 0;
+            for k in 0..reads {
+                let now = Nanos::from_ms(100 * k);
+                let pages = Extent::new(4096 + 1024 * k, 1);
+                wave.handle(now, Input::Read { file: FileId(0), pages, actor: 0 });
+                wave.handle(now, Input::Waited { file: FileId(0), pages, actor: 0, took: Nanos::from_ms(8) });
+                while let Some(Action::Fetch { id, pages, .. }) = wave.poll(now) {
+                    last = last.max(pages.start.0);
+                    wave.handle(now, Input::Skipped { fetch: id });
+                }
+                wave.check();
+            }
+            last.saturating_sub(4096 + 1024 * (reads - 1)) / 1024
+        };
+        assert_eq!([3, 4, 8, 9, 12].map(|reads| farthest(1, reads)), [0, 1, 2, 2, 3]);
+        assert_eq!([3, 4, 8, 9, 12].map(|reads| farthest(16, reads)), [4, 6, 26, 26, 26]);
     }
 
     /// A head of 8 ms fetches 4 pages in every 16 with their gaps, each stretch right behind the one before, up or down.

@@ -374,13 +374,13 @@ fn summary(cells: &[SweepCell], policies: &[String]) -> String {
     named("cells in which another policy is better at no more waste", wins.collect());
     let below = cells.iter().filter_map(|cell| {
         let (none, own) = (cell.of("none")?, cell.of("wave")?);
-        (own.rho < none.rho * 0.97).then(|| {
+        (own.rho < none.rho * 0.99).then(|| {
             format!(
                 "{} on {}, {} MiB: {:.3} for {:.3}",
                 cell.pattern, cell.device, cell.memory_mib, own.rho, none.rho
             )
         })
     });
-    named("cells in which wave is more than 3 % slower than none", below.collect());
+    named("cells in which wave is more than 1 % slower than none", below.collect());
     text
 }
