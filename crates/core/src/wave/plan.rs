@@ -275,6 +275,7 @@ impl Wave {
                 }
             }
         }
+        // Who reads on tells whether he has to wait, also where a page of what he reads was there.
         let reads_on = latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(|s| s.reads > 1);
         if latest.missing > 0
             && reads_on
