@@ -344,7 +344,7 @@ mod tests {
         let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
         wave.streams.get_mut(sid).unwrap().left = true;
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 100) });
-        assert_eq!((wave.lost, wave.unread), (0, 300));
+        assert_eq!((wave.lost, wave.trials.lost_of_late(), wave.unread), (0, 0, 300));
         let region = buy_region(&mut wave);
         assert_eq!(wave.files[&FileId(0)].table.count(PageBit::Ahead, region).0, 256 - 32, "R11");
         wave.handle(Nanos::from_ms(2400), Input::Dropped { file: FileId(0), pages: region });
@@ -352,7 +352,26 @@ mod tests {
         let read = Input::Read { file: FileId(0), pages: Extent::new(2100, 8), actor: 9 };
         wave.handle(Nanos::from_ms(2500), read);
         wave.check();
-        assert_eq!(wave.lost, 224);
+        assert_eq!((wave.lost, wave.trials.lost_of_late()), (224, 224));
+    }
+
+    /// What is fetched ahead is lost whenever it is tried: after one memory full of reading, twice as much, and so on, and a little more.
+    #[test]
+    fn what_is_lost_again_soon_is_tried_ever_later() {
+        let mut wave = Wave::new(Config { memory: Bytes(2048 * 4096), ..Config::default() });
+        let (mut tried, mut read) = (alloc::vec::Vec::new(), 0);
+        while tried.len() < 8 {
+            let losing = wave.holds_back();
+            wave.trials.missed(64);
+            read += 64;
+            wave.trials.lost(if losing { 0 } else { 64 });
+            wave.weigh_losses();
+            if losing && !wave.holds_back() {
+                tried.push(read / 2048);
+                read = 0;
+            }
+        }
+        assert_eq!(tried, [2, 2, 4, 8, 16, 32, 32, 32]);
     }
 
     /// Much is lost, and a run of 400 pages comes to what others have read before: a head does not go for the holes between.

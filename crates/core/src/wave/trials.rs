@@ -92,6 +92,12 @@ impl Trials {
         self.read += pages;
     }
 
+    /// Pages that were lost of late, half of them forgotten now and then.
+    #[cfg(test)]
+    pub(super) fn lost_of_late(&self) -> u64 {
+        self.lost
+    }
+
     /// Whether nothing is to be fetched for short runs and regions.
     pub(super) fn hold_back(&self) -> bool {
         matches!(self.state, State::Losing | State::Trial { spent: true, .. })
