@@ -50,8 +50,8 @@ use alloc::vec::Vec;
 
 /// Streams below pages that were dropped that may have asked for them.
 const DROPPED_FROM_MAX: usize = 4;
-/// Pages lost unread in an epoch that are few: 64, and a sixteenth of what is out.
-const LOST_FEW: u64 = 64;
+/// Pages lost unread that nobody counts; in an epoch few are 64, and a sixteenth of what is out.
+pub(super) const LOST_FEW: u64 = 64;
 const LOST_SHARE: u64 = 16;
 /// What is out fills little of the memory believed in if it is less than one page in so many.
 const LITTLE_SHARE: u64 = 16;

@@ -93,19 +93,18 @@ impl Wave {
             Place::History(history) => self.resume(now, id, pages, history),
             Place::Stray => self.begin(now, id, pages, actor, looks),
         };
-        if let Some((sid, s)) = stream.and_then(|sid| Some((sid, self.streams.get_mut(sid)?))) {
-            if let Some(f) = self.files.get_mut(&id) {
-                f.told += 1;
-                let before = core::mem::replace(&mut s.told, f.told);
-                let back = before > 0 && matches!(place, Place::Continues(_));
-                s.by_chance = back && by_chance(f.told - before, pages.count.0, f.end);
-            }
-            let behind = PageIndex(s.next);
+        if let Some(sid) = stream
+            && let (Some(s), Some(f)) = (self.streams.get_mut(sid), self.files.get_mut(&id))
+        {
+            f.told += 1;
+            let before = core::mem::replace(&mut s.told, f.told);
+            let back = before > 0 && matches!(place, Place::Continues(_));
+            s.by_chance = back && by_chance(f.told - before, pages.count.0, f.end);
             let unasked = s.frontier == s.next;
-            s.trodden = missing + useful == 0 || unasked && self.files[&id].table.present(behind);
-            let turn = self.queues.get_mut(&device).map(|queue| queue.turn_of(sid));
+            s.trodden = missing + useful == 0 || unasked && f.table.present(PageIndex(s.next));
+            let turn = self.queues.get_mut(&device).map_or(0, |queue| queue.turn_of(sid));
             if s.reads <= 1 {
-                s.turn = turn.unwrap_or_default();
+                s.turn = turn;
             }
         }
         if let Some(latest) = self.latest.get_mut(&actor) {

@@ -22,8 +22,8 @@
 //! page. Where much is lost again before eight times as much was read as memory holds nothing has changed, and the time doubles; later
 //! it begins anew.
 
-/// Pages that may be lost before anybody counts them.
-const LOST_FEW: u64 = 64;
+use super::losses::LOST_FEW;
+
 /// Where much is lost again before so many times as much was read as memory holds, nothing has changed: it lasts twice as long,
 const RELAPSE_FULLS: u64 = 8;
 /// at most so many times twice.
