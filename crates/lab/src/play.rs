@@ -26,8 +26,12 @@ const NOTICE_NS: u64 = 40_000;
 /// What one fetch costs the agent: a system call, and each page of it.
 const FETCH_NS: u64 = 8_000;
 const FETCH_PAGE_NS: u64 = 500;
-/// Quiet pages behind a read that are told with it: what the driver looks at, two leaves.
-const BEHIND_PAGES: u64 = 128;
+/// Quiet reads are noted by leaves of so many pages.
+const LEAF_PAGES: u64 = 64;
+/// Leaves without quiet reads at which a driver looks no farther around a read.
+const LEAVES_UNREAD: u32 = 2;
+/// So often a driver looks at all that was read quietly.
+const HOUSEKEEPING_NS: u64 = 100_000_000;
 /// What one read costs the reader, and each page of it.
 const READ_NS: u64 = 700;
 const READ_PAGE_NS: u64 = 400;
@@ -93,6 +97,8 @@ struct Reader {
     ops: VecDeque<usize>,
     current: Option<(usize, u64, Nanos)>,
     waits_for: Option<(u32, u64)>,
+    /// Whether the brain has heard of the current read.
+    told: bool,
 }
 
 struct Request {
@@ -109,8 +115,10 @@ struct World<'a> {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     device: Device,
     truth: Vec<PageTable>,
-    /// Pages that were read.
-    used: Vec<PageTable>,
+    /// What was read since that was told, in the leaves of which the brain has said anything.
+    quiet: Vec<PageTable>,
+    /// When all of it was told last.
+    kept: u64,
     requests: BTreeMap<u64, Request>,
     next_request: u64,
     readers: Vec<Reader>,
@@ -153,8 +161,9 @@ pub fn play_knowing(
             Some((wave, config))
         }
     };
-    let mut readers: Vec<Reader> =
-        (0..plan.threads).map(|_| Reader { ops: VecDeque::new(), current: None, waits_for: None }).collect();
+    let mut readers: Vec<Reader> = (0..plan.threads)
+        .map(|_| Reader { ops: VecDeque::new(), current: None, waits_for: None, told: false })
+        .collect();
     let mut common = VecDeque::new();
     for (i, op) in plan.ops.iter().enumerate() {
         match plan.dispatch {
@@ -169,7 +178,8 @@ pub fn play_knowing(
         events: BinaryHeap::new(),
         device: Device::new(*model),
         truth: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
-        used: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
+        kept: 0,
+        quiet: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
         requests: BTreeMap::new(),
         next_request: 0,
         readers,
@@ -198,6 +208,7 @@ impl World<'_> {
     fn run(&mut self) {
         while let Some(Reverse((when, _, event))) = self.events.pop() {
             self.now = when;
+            self.keep_house();
             match event {
                 Event::Device => self.device_done(),
                 Event::Told(i) => {
@@ -234,17 +245,12 @@ impl World<'_> {
             PageIndex(self.plan.files[o.file as usize].size.div_ceil(PAGE_SIZE)),
         ));
         if fresh {
-            if self.loud(o.file, pages) {
-                // What was read quietly just before is told first, as the driver finds it in the shared segment.
-                let back = if self.knowledge == Knowledge::Event { 0 } else { BEHIND_PAGES };
-                let behind = Extent::between(pages.start.back(PageCount(back)), pages.start);
-                let quiet: Vec<Extent> = self.used[o.file as usize].runs(PageBit::Used, behind).collect();
-                for run in quiet {
-                    self.tell(Input::Used { file: FileId(u64::from(o.file)), pages: run });
-                }
-                self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
+            self.note(o.file, pages);
+            let told = self.loud(o.file, pages);
+            self.readers[who as usize].told = told;
+            if told {
+                self.tell_read(o.file, pages, who);
             }
-            self.used[o.file as usize].set(PageBit::Used, pages);
         }
         while page < pages.end().0 {
             let state = self.truth[o.file as usize].state(PageIndex(page));
@@ -270,11 +276,76 @@ impl World<'_> {
         let took = self.now - began.0;
         if took > 5_000 {
             let file = FileId(u64::from(o.file));
+            if !self.readers[who as usize].told {
+                self.tell_read(o.file, pages, who);
+            }
             self.tell(Input::Waited { file, pages, actor: who, took: Nanos(took) });
         }
         let cost = READ_NS + READ_PAGE_NS * pages.count.0 + o.think_ns;
         self.outcome.elapsed = Nanos(self.now + cost);
         self.at(self.now + cost, Event::Resume(who));
+    }
+
+    /// Tells of a read, and first of what was read quietly around it: leaf by leaf as far as anything was.
+    fn tell_read(&mut self, file: u32, pages: Extent, who: u32) {
+        if self.knowledge != Knowledge::Event && !pages.is_empty() {
+            self.quiet[file as usize].clear(PageBit::Used, pages);
+            let (first, last) = (pages.start.0 / LEAF_PAGES, (pages.end().0 - 1) / LEAF_PAGES);
+            for leaf in first..=last {
+                self.tell_leaf(file, leaf);
+            }
+            self.tell_leaves(file, (0..first).rev());
+            self.tell_leaves(file, last + 1..u64::MAX);
+        }
+        self.tell(Input::Read { file: FileId(u64::from(file)), pages, actor: who });
+    }
+
+    /// Tells of what was read quietly in leaves, until some in a row had nothing to tell of.
+    fn tell_leaves(&mut self, file: u32, leaves: impl Iterator<Item = u64>) {
+        let mut unread = 0;
+        for leaf in leaves {
+            unread = if self.tell_leaf(file, leaf) { 0 } else { unread + 1 };
+            if unread == LEAVES_UNREAD {
+                return;
+            }
+        }
+    }
+
+    /// Tells of what was read quietly in a leaf since that was told last. Whether anything was.
+    fn tell_leaf(&mut self, file: u32, leaf: u64) -> bool {
+        self.tell_quiet(file, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES))
+    }
+
+    fn tell_quiet(&mut self, file: u32, within: Extent) -> bool {
+        let quiet: Vec<Extent> = self.quiet[file as usize].runs(PageBit::Used, within).collect();
+        self.quiet[file as usize].clear(PageBit::Used, within);
+        for &pages in &quiet {
+            self.tell(Input::Used { file: FileId(u64::from(file)), pages });
+        }
+        !quiet.is_empty()
+    }
+
+    /// Tells of all that was read quietly, as a driver does ten times a second.
+    fn keep_house(&mut self) {
+        if self.knowledge == Knowledge::Event || self.now < self.kept + HOUSEKEEPING_NS {
+            return;
+        }
+        self.kept = self.now;
+        for (file, f) in self.plan.files.iter().enumerate() {
+            let all = PageIndex(f.size.div_ceil(PAGE_SIZE));
+            self.tell_quiet(file as u32, Extent::between(PageIndex(0), all));
+        }
+    }
+
+    /// Notes what is read in the leaves of which the brain has said anything.
+    fn note(&mut self, file: u32, pages: Extent) {
+        let Some((wave, _)) = &self.wave else { return };
+        for leaf in pages.start.0 / LEAF_PAGES..pages.end().0.div_ceil(LEAF_PAGES) {
+            if wave.leaf(FileId(u64::from(file)), leaf).0 != 0 {
+                let own = pages.intersection(Extent::new(leaf * LEAF_PAGES, LEAF_PAGES));
+                self.quiet[file as usize].set(PageBit::Used, own);
+            }
+        }
     }
 
     fn loud(&self, file: u32, pages: Extent) -> bool {
@@ -283,8 +354,8 @@ impl World<'_> {
             return true;
         }
         (pages.start.0..pages.end().0).any(|p| {
-            let (quiet, _) = wave.leaf(FileId(u64::from(file)), p / 64);
-            quiet >> (p % 64) & 1 == 0
+            let (quiet, _) = wave.leaf(FileId(u64::from(file)), p / LEAF_PAGES);
+            quiet >> (p % LEAF_PAGES) & 1 == 0
         })
     }
 

@@ -209,6 +209,13 @@ impl Descriptor {
     }
 }
 
+/// The bits that `pages` have in the word of a leaf, 64 pages: of [100, 130) in leaf 1, [64, 128), the upper 28.
+pub(crate) fn bits_in(pages: Extent, leaf: u64) -> u64 {
+    let own = pages.intersection(Extent::new(leaf * 64, 64));
+    let ones = !0u64 >> (64 - own.count.0.clamp(1, 64));
+    if own.is_empty() { 0 } else { ones << (own.start.0 % 64) }
+}
+
 /// Runs of present pages, or of absent ones, in what [`Descriptor::presence`] told of `pages`.
 pub(crate) fn runs(pages: Extent, presence: &[u8], present: bool) -> Vec<Extent> {
     let mut runs: Vec<Extent> = Vec::new();

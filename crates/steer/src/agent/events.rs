@@ -12,7 +12,7 @@ use bowwave_core::{
 use bowwave_wire::{Event, KERNEL_OFF, KERNEL_ON, Kind};
 
 use super::{Held, State, THREADS_MAX, Told, raise_descriptor_limit};
-use crate::files::{Descriptor, Origin, Refusal, runs};
+use crate::files::{Descriptor, Origin, Refusal, bits_in, runs};
 
 /// An event this old, and older than two latencies, comes too late.
 const BEHIND_NS: u64 = 10_000_000;
@@ -307,7 +307,8 @@ impl State {
         }
     }
 
-    /// A read has returned, or a quiet one was slow. Of a quiet one the brain has not heard: it is told first.
+    /// A read has returned, or a quiet one was slow. Of a quiet one the brain has not heard: it is told first, as is what was read
+    /// quietly before it.
     pub(super) fn done(&mut self, event: &Event, now: Nanos) {
         let took = Nanos(u64::from(event.waited_ns));
         let told = self.told.get(&event.tid).copied();
@@ -324,6 +325,7 @@ impl State {
             }
             None if pages.is_empty() => return,
             None => {
+                self.harvest_around(event.file, pages, now);
                 let missing = self.missing(event.file, pages);
                 self.tell_read(event, pages, missing, now);
             }
@@ -378,14 +380,9 @@ impl State {
     /// Whether the brain would not ask to be told of a read of these pages.
     pub(super) fn is_settled(&self, slot: u32, pages: Extent) -> bool {
         let file = FileId(u64::from(slot));
-        let (first, last) = (pages.start.0, pages.end().0 - 1);
+        let leaves = pages.start.0 / 64..=(pages.end().0 - 1) / 64;
         pages.count.0 <= JUDGED_MAX
-            && (first / 64..=last / 64).all(|leaf| {
-                let from = if leaf == first / 64 { first % 64 } else { 0 };
-                let to = if leaf == last / 64 { last % 64 } else { 63 };
-                let mask = (!0 << from) & (!0 >> (63 - to));
-                self.wave.leaf(file, leaf).1 & mask == mask
-            })
+            && leaves.into_iter().all(|leaf| bits_in(pages, leaf) & !self.wave.leaf(file, leaf).1 == 0)
     }
 
     /// Pages that the brain does not know of.

@@ -6,11 +6,11 @@
 use std::sync::atomic::Ordering;
 
 use bowwave_core::{Bytes, Extent, FileId, Input, Nanos};
-use bowwave_wire::FILES_MAX;
+use bowwave_wire::{FILES_MAX, Harvest};
 
 use super::report::{complain, file_report};
 use super::{DESCRIPTORS_MAX, State};
-use crate::files::runs;
+use crate::files::{bits_in, runs};
 use crate::memory;
 use crate::segment::monotonic_ns;
 
@@ -115,42 +115,43 @@ impl State {
             .take(max)
             .collect();
         for (slot, leaf) in leaves {
-            self.harvest_leaf(slot, leaf, now);
+            self.harvest_leaf(slot, leaf, 0, now);
         }
     }
 
-    /// What was read quietly on the way here, before the brain is asked where this read belongs: leaf by leaf backwards, and
-    /// forwards, as far as pages were read lately.
+    /// What was read quietly on the way to a read that the brain is told of next, leaf by leaf backwards, and forwards, as far as
+    /// pages were read lately. Of the read itself the brain hears once: told quietly first, it would be a read of old pages.
     pub(super) fn harvest_around(&mut self, slot: u32, pages: Extent, now: Nanos) {
         let (first, last) = (pages.start.0 / 64, (pages.end().0 - 1) / 64);
         let own = first..=last.min(first + LEAVES_BEHIND);
         let before = (first.saturating_sub(LEAVES_BEHIND)..first).rev();
         let after = last + 1..=last + LEAVES_BEHIND;
         for leaf in own {
-            self.harvest_leaf(slot, leaf, now);
+            self.harvest_leaf(slot, leaf, bits_in(pages, leaf), now);
         }
         let mut gone = 0;
         for leaf in before {
-            gone = if self.harvest_leaf(slot, leaf, now) { 0 } else { gone + 1 };
+            gone = if self.harvest_leaf(slot, leaf, 0, now) { 0 } else { gone + 1 };
             if gone == LEAVES_UNREAD {
                 break;
             }
         }
         gone = 0;
         for leaf in after {
-            gone = if self.harvest_leaf(slot, leaf, now) { 0 } else { gone + 1 };
+            gone = if self.harvest_leaf(slot, leaf, 0, now) { 0 } else { gone + 1 };
             if gone == LEAVES_UNREAD {
                 break;
             }
         }
     }
 
-    pub(super) fn harvest_leaf(&mut self, slot: u32, leaf: u64, now: Nanos) -> bool {
+    /// Takes what was read quietly in a leaf and tells of it, but for the pages whose bits are in `told`. Whether anything was read.
+    fn harvest_leaf(&mut self, slot: u32, leaf: u64, told: u64, now: Nanos) -> bool {
         let inside = self.segment.harvest(slot, leaf);
         let of = self.files.get(&slot).map(|held| (held.origin.dev, held.origin.ino));
         let outside = of.and_then(|of| self.outside.harvest(of, slot, leaf));
         for harvest in inside.into_iter().chain(outside) {
-            self.harvested(harvest, now);
+            self.harvested(Harvest { used: harvest.used & !told, ..harvest }, now);
         }
         inside.or(outside).is_some()
     }
