@@ -279,7 +279,6 @@ impl State {
             self.wave.handle(now, Input::Used { file: FileId(u64::from(event.file)), pages });
             return;
         }
-        self.harvest_around(event.file, pages, now);
         if self.missing(event.file, pages) > 0 {
             self.sample(event.file, pages, now.0.saturating_sub(told_ns) < FRESH_NS, now);
         }
@@ -287,7 +286,8 @@ impl State {
         self.tell_read(event, pages, missing, now);
     }
 
-    pub(super) fn tell_read(&mut self, event: &Event, pages: Extent, missing: u64, now: Nanos) {
+    /// Tells of a read between what was read quietly before it and what was read since.
+    fn tell_read(&mut self, event: &Event, pages: Extent, missing: u64, now: Nanos) {
         if self.told.len() >= THREADS_MAX {
             self.told.clear();
         }
@@ -295,7 +295,14 @@ impl State {
         self.account_used(event.file, pages);
         self.tell_all(event.file, false, now);
         let file = FileId(u64::from(event.file));
+        let [before, since] = self.harvest_around(event.file, pages);
+        for harvest in before {
+            self.harvested(harvest, now);
+        }
         self.wave.handle(now, Input::Read { file, pages, actor: event.tid });
+        for harvest in since {
+            self.harvested(harvest, now);
+        }
     }
 
     /// Says whether each page read of a file is told: it is where pages are touched, until a call reads some of them.
@@ -307,8 +314,7 @@ impl State {
         }
     }
 
-    /// A read has returned, or a quiet one was slow. Of a quiet one the brain has not heard: it is told first, as is what was read
-    /// quietly before it.
+    /// A read has returned, or a quiet one was slow. Of a quiet one the brain has not heard: it is told first.
     pub(super) fn done(&mut self, event: &Event, now: Nanos) {
         let took = Nanos(u64::from(event.waited_ns));
         let told = self.told.get(&event.tid).copied();
@@ -325,7 +331,6 @@ impl State {
             }
             None if pages.is_empty() => return,
             None => {
-                self.harvest_around(event.file, pages, now);
                 let missing = self.missing(event.file, pages);
                 self.tell_read(event, pages, missing, now);
             }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bowwave_core::{Bytes, Extent, FileId, Input, Nanos};
+use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageIndex};
 use bowwave_wire::{FILES_MAX, Harvest};
 
 use super::report::{complain, file_report};
@@ -115,45 +115,51 @@ impl State {
             .take(max)
             .collect();
         for (slot, leaf) in leaves {
-            self.harvest_leaf(slot, leaf, 0, now);
+            for harvest in self.harvest_leaf(slot, leaf) {
+                self.harvested(harvest, now);
+            }
         }
     }
 
-    /// What was read quietly on the way to a read that the brain is told of next, leaf by leaf backwards, and forwards, as far as
-    /// pages were read lately. Of the read itself the brain hears once: told quietly first, it would be a read of old pages.
-    pub(super) fn harvest_around(&mut self, slot: u32, pages: Extent, now: Nanos) {
+    /// What was read quietly around a read that the brain is to be told of, leaf by leaf as far as pages were read lately: what
+    /// lies before it, then what lies behind it, both upwards. The pages of the read itself are in neither.
+    ///
+    /// What lies before is to be told before the read: its reader came through there. What lies behind, after it: he has read on
+    /// since, before the agent came to it.
+    pub(super) fn harvest_around(&mut self, slot: u32, pages: Extent) -> [Vec<Harvest>; 2] {
         let (first, last) = (pages.start.0 / 64, (pages.end().0 - 1) / 64);
-        let own = first..=last.min(first + LEAVES_BEHIND);
-        let before = (first.saturating_sub(LEAVES_BEHIND)..first).rev();
-        let after = last + 1..=last + LEAVES_BEHIND;
-        for leaf in own {
-            self.harvest_leaf(slot, leaf, bits_in(pages, leaf), now);
+        let mut found: Vec<Harvest> = Vec::new();
+        for leaf in first..=last.min(first + LEAVES_BEHIND) {
+            found.extend(self.harvest_leaf(slot, leaf));
         }
-        let mut gone = 0;
-        for leaf in before {
-            gone = if self.harvest_leaf(slot, leaf, 0, now) { 0 } else { gone + 1 };
-            if gone == LEAVES_UNREAD {
-                break;
-            }
-        }
-        gone = 0;
-        for leaf in after {
-            gone = if self.harvest_leaf(slot, leaf, 0, now) { 0 } else { gone + 1 };
-            if gone == LEAVES_UNREAD {
-                break;
+        self.harvest_while_read(slot, (first.saturating_sub(LEAVES_BEHIND)..first).rev(), &mut found);
+        self.harvest_while_read(slot, last + 1..=last + LEAVES_BEHIND, &mut found);
+        found.sort_unstable_by_key(|harvest| harvest.leaf);
+        let sides = [Extent::between(PageIndex(0), pages.start), Extent::between(pages.end(), PageIndex(u64::MAX))];
+        sides.map(|side| {
+            let on_it = found.iter().map(|h| Harvest { used: h.used & bits_in(side, h.leaf), ..*h });
+            on_it.filter(|harvest| harvest.used != 0).collect()
+        })
+    }
+
+    fn harvest_while_read(&self, slot: u32, leaves: impl Iterator<Item = u64>, found: &mut Vec<Harvest>) {
+        let mut unread = 0;
+        for leaf in leaves {
+            let before = found.len();
+            found.extend(self.harvest_leaf(slot, leaf));
+            unread = if found.len() > before { 0 } else { unread + 1 };
+            if unread == LEAVES_UNREAD {
+                return;
             }
         }
     }
 
-    /// Takes what was read quietly in a leaf and tells of it, but for the pages whose bits are in `told`. Whether anything was read.
-    fn harvest_leaf(&mut self, slot: u32, leaf: u64, told: u64, now: Nanos) -> bool {
+    /// Takes what was read quietly in a leaf, as those inside and the observer outside saw it.
+    fn harvest_leaf(&self, slot: u32, leaf: u64) -> impl Iterator<Item = Harvest> + use<> {
         let inside = self.segment.harvest(slot, leaf);
         let of = self.files.get(&slot).map(|held| (held.origin.dev, held.origin.ino));
         let outside = of.and_then(|of| self.outside.harvest(of, slot, leaf));
-        for harvest in inside.into_iter().chain(outside) {
-            self.harvested(Harvest { used: harvest.used & !told, ..harvest }, now);
-        }
-        inside.or(outside).is_some()
+        inside.into_iter().chain(outside)
     }
 
     pub(super) fn let_go_if_closed(&mut self, slot: u32) {
