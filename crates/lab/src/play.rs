@@ -213,7 +213,12 @@ impl World<'_> {
                 Event::Device => self.device_done(),
                 Event::Told(i) => {
                     let input = self.told[i];
-                    self.agent(input);
+                    match input {
+                        Input::Read { file, pages, .. } if self.knowledge != Knowledge::Event => {
+                            self.hear_of_read(file.0 as u32, pages, input);
+                        }
+                        _ => self.agent(input),
+                    }
                 }
                 Event::Resume(reader) => self.step(reader),
             }
@@ -249,7 +254,7 @@ impl World<'_> {
             let told = self.loud(o.file, pages);
             self.readers[who as usize].told = told;
             if told {
-                self.tell_read(o.file, pages, who);
+                self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
             }
         }
         while page < pages.end().0 {
@@ -277,7 +282,7 @@ impl World<'_> {
         if took > 5_000 {
             let file = FileId(u64::from(o.file));
             if !self.readers[who as usize].told {
-                self.tell_read(o.file, pages, who);
+                self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
             }
             self.tell(Input::Waited { file, pages, actor: who, took: Nanos(took) });
         }
@@ -286,43 +291,40 @@ impl World<'_> {
         self.at(self.now + cost, Event::Resume(who));
     }
 
-    /// Tells of a read, and first of what was read quietly around it: leaf by leaf as far as anything was.
-    fn tell_read(&mut self, file: u32, pages: Extent, who: u32) {
-        if self.knowledge != Knowledge::Event && !pages.is_empty() {
-            self.quiet[file as usize].clear(PageBit::Used, pages);
-            let (first, last) = (pages.start.0 / LEAF_PAGES, (pages.end().0 - 1) / LEAF_PAGES);
-            for leaf in first..=last {
-                self.tell_leaf(file, leaf);
-            }
-            self.tell_leaves(file, (0..first).rev());
-            self.tell_leaves(file, last + 1..u64::MAX);
+    /// The brain hears of a read, between what was read quietly before it and what its reader has read since, upwards: leaf by leaf as
+    /// far as anything was read.
+    fn hear_of_read(&mut self, file: u32, pages: Extent, read: Input) {
+        self.quiet[file as usize].clear(PageBit::Used, pages);
+        let (first, last) = (pages.start.0 / LEAF_PAGES, (pages.end().0 - 1) / LEAF_PAGES);
+        let mut found: Vec<Extent> = Vec::new();
+        self.take_quiet(file, Extent::new(first * LEAF_PAGES, (last - first + 1) * LEAF_PAGES), &mut found);
+        self.take_while_read(file, (0..first).rev(), &mut found);
+        self.take_while_read(file, last + 1..u64::MAX, &mut found);
+        found.sort_unstable_by_key(|run| run.start);
+        let since = found.partition_point(|run| run.start < pages.start);
+        let used = |&pages: &Extent| Input::Used { file: FileId(u64::from(file)), pages };
+        let before = found[..since].iter().map(used);
+        for input in before.chain([read]).chain(found[since..].iter().map(used)) {
+            self.agent(input);
         }
-        self.tell(Input::Read { file: FileId(u64::from(file)), pages, actor: who });
     }
 
-    /// Tells of what was read quietly in leaves, until some in a row had nothing to tell of.
-    fn tell_leaves(&mut self, file: u32, leaves: impl Iterator<Item = u64>) {
+    /// Takes what was read quietly in leaves, until some in a row have nothing to tell of.
+    fn take_while_read(&mut self, file: u32, leaves: impl Iterator<Item = u64>, found: &mut Vec<Extent>) {
         let mut unread = 0;
         for leaf in leaves {
-            unread = if self.tell_leaf(file, leaf) { 0 } else { unread + 1 };
+            let before = found.len();
+            self.take_quiet(file, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES), found);
+            unread = if found.len() > before { 0 } else { unread + 1 };
             if unread == LEAVES_UNREAD {
                 return;
             }
         }
     }
 
-    /// Tells of what was read quietly in a leaf since that was told last. Whether anything was.
-    fn tell_leaf(&mut self, file: u32, leaf: u64) -> bool {
-        self.tell_quiet(file, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES))
-    }
-
-    fn tell_quiet(&mut self, file: u32, within: Extent) -> bool {
-        let quiet: Vec<Extent> = self.quiet[file as usize].runs(PageBit::Used, within).collect();
+    fn take_quiet(&mut self, file: u32, within: Extent, found: &mut Vec<Extent>) {
+        found.extend(self.quiet[file as usize].runs(PageBit::Used, within));
         self.quiet[file as usize].clear(PageBit::Used, within);
-        for &pages in &quiet {
-            self.tell(Input::Used { file: FileId(u64::from(file)), pages });
-        }
-        !quiet.is_empty()
     }
 
     /// Tells of all that was read quietly, as a driver does ten times a second.
@@ -331,9 +333,13 @@ impl World<'_> {
             return;
         }
         self.kept = self.now;
-        for (file, f) in self.plan.files.iter().enumerate() {
+        for (file, f) in (0..).zip(&self.plan.files) {
+            let mut found = Vec::new();
             let all = PageIndex(f.size.div_ceil(PAGE_SIZE));
-            self.tell_quiet(file as u32, Extent::between(PageIndex(0), all));
+            self.take_quiet(file, Extent::between(PageIndex(0), all), &mut found);
+            for pages in found {
+                self.tell(Input::Used { file: FileId(u64::from(file)), pages });
+            }
         }
     }
 

@@ -135,7 +135,8 @@ impl State {
         self.harvest_while_read(slot, (first.saturating_sub(LEAVES_BEHIND)..first).rev(), &mut found);
         self.harvest_while_read(slot, last + 1..=last + LEAVES_BEHIND, &mut found);
         found.sort_unstable_by_key(|harvest| harvest.leaf);
-        let sides = [Extent::between(PageIndex(0), pages.start), Extent::between(pages.end(), PageIndex(u64::MAX))];
+        let sides =
+            [Extent::between(PageIndex(0), pages.start), Extent::between(pages.end(), PageIndex(u64::MAX))];
         sides.map(|side| {
             let on_it = found.iter().map(|h| Harvest { used: h.used & bits_in(side, h.leaf), ..*h });
             on_it.filter(|harvest| harvest.used != 0).collect()
