@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!                 bytes fetched             time
-//! (b) to (a)      within 25 %               within 25 %
+//! (b) to (a)      within 25 %, but two      within 25 %
 //! (c) to (b)      within 25 %               never slower than nobody; a fetch keeps its place in flight until the sample
 //! random          1.05 a byte, all grades   1.03 of nobody, all grades
 //! ```
@@ -43,7 +43,9 @@ const BOUNDS: [Bound; 7] = [
     // can use: on the solid-state disk (b) fetched 3.1 bytes a byte when it was.
     Bound { pattern: "sparse_8k", bytes_b: 1.25, time_b: 1.25, bytes_c: 1.25 },
     // R11 buys by times that (c) never learns on the network file system: 2.5 bytes a byte, and as slow as nobody.
-    Bound { pattern: "rnd_clu", bytes_b: 1.25, time_b: 1.25, bytes_c: 1.25 },
+    // Where (b) hears of a read it hears after it of what was read behind it: since, or earlier in the cluster. It takes either for reading
+    // on: on the object store it fetches 3.6 bytes a byte for 2.2.
+    Bound { pattern: "rnd_clu", bytes_b: 1.5, time_b: 1.25, bytes_c: 1.25 },
     Bound { pattern: "rnd_sparse", bytes_b: 1.0, time_b: 1.01, bytes_c: 1.0 },
 ];
 
