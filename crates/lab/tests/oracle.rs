@@ -14,7 +14,8 @@ use bowwave_lab::{DeviceModel, Fetcher, Params, Pattern, Yardsticks, mixtures, p
 /// What speculation may come to in plans as short as these: 15 % of the clairvoyant's own plan, four times that plan again
 /// (two pages may be out for each one used until 48 MiB are, and two more that waits have paid for; a stride's runs take
 /// their gaps along), twice more where phases end (each page used makes one good that an ended stream has left, and that it
-/// has ended is seen a tenth of a second late, when what was read quietly is told), and to begin with 4 MiB, or what three connections carry in a latency.
+/// has ended is seen a tenth of a second late, when what was read quietly is told), and to begin with 4 MiB, or what three
+/// connections carry in a latency.
 fn fetched_bytes_max(yard: &Yardsticks, model: &DeviceModel) -> f64 {
     let connection = model.latency_ns as f64 / 1e9 * model.connection_bytes_per_s as f64;
     7.15 * yard.plan_bytes as f64 + f64::from(4 << 20).max(3.0 * connection)
