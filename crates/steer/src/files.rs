@@ -397,6 +397,15 @@ mod tests {
         assert!(!from.holds());
     }
 
+    /// The worked example, and the ends.
+    #[test]
+    fn pages_have_their_bits_in_their_leaf() {
+        let pages = Extent::new(100, 30);
+        assert_eq!([0, 1, 2, 3].map(|leaf| bits_in(pages, leaf).count_ones()), [0, 28, 2, 0]);
+        assert_eq!((bits_in(pages, 1), bits_in(pages, 2)), (!0 << 36, 0b11));
+        assert_eq!((bits_in(Extent::new(64, 64), 1), bits_in(Extent::new(64, 0), 1)), (!0, 0));
+    }
+
     /// What the cache does not hold at all is told apart from what is under way: by the count, where presence says the same of both.
     #[test]
     fn what_was_let_go_is_not_under_way() {

@@ -126,7 +126,7 @@ impl State {
     ///
     /// What lies before is to be told before the read: its reader came through there. What lies behind, after it: he has read on
     /// since, before the agent came to it.
-    pub(super) fn harvest_around(&mut self, slot: u32, pages: Extent) -> [Vec<Harvest>; 2] {
+    pub(super) fn harvest_around(&self, slot: u32, pages: Extent) -> [Vec<Harvest>; 2] {
         let (first, last) = (pages.start.0 / 64, (pages.end().0 - 1) / 64);
         let mut found: Vec<Harvest> = Vec::new();
         for leaf in first..=last.min(first + LEAVES_BEHIND) {

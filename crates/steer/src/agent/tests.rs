@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Instant;
 
-use bowwave_wire::{Event, KERNEL_ON, Kind};
+use bowwave_wire::{Event, Harvest, KERNEL_ON, Kind};
 
 /// The program's side: what the shim does, in a few lines.
 struct Program<'a> {
@@ -148,4 +148,31 @@ fn a_file_that_was_not_asked_for_is_left_alone() {
     }
     assert_eq!(slot.kernel.load(Ordering::Relaxed), KERNEL_ON);
     assert_eq!(agent.stop().not_steered.values().sum::<u64>(), 1);
+}
+
+/// A reader has come to page 75 when the agent comes to his read of [70, 72). What he read on his way there is told before it, what he
+/// has read since after it, and the read itself once.
+#[test]
+fn a_read_is_told_between_what_was_read_before_it_and_what_was_read_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (_tmp, file) = temporary(256);
+    let meta = file.metadata().unwrap();
+    let slot = segment.bind(meta.dev(), meta.ino(), meta.len()).unwrap();
+    for leaf in 0..4 {
+        assert_eq!(segment.publish(slot.index, leaf, !0, !0), None);
+    }
+    let touch = |pages: Extent| {
+        segment.touch(slot.tag(), pages.start.byte(), pages.count.bytes().0);
+    };
+    touch(Extent::new(62, 8));
+    touch(Extent::new(70, 2));
+    touch(Extent::new(72, 3));
+    touch(Extent::new(250, 1));
+    let of = |leaf, used| Harvest { file: slot.index, leaf, used };
+    let [before, since] = state.harvest_around(slot.index, Extent::new(70, 2));
+    assert_eq!(before, [of(0, 0b11 << 62), of(1, 0b11_1111)]);
+    assert_eq!(since, [of(1, 0b111 << 8), of(3, 1 << (250 - 192))]);
+    assert_eq!(state.harvest_around(slot.index, Extent::new(70, 2)), [vec![], vec![]], "it is told once");
 }
