@@ -128,13 +128,15 @@ impl Segment {
         }
     }
 
-    /// Agent: sets the bits of 64 pages of `file` from `leaf * 64`. Returns what was displaced or harvested: the leaf
-    /// that held the place before (possibly the same) and its used bits, which are cleared.
+    /// Agent: sets the bits of 64 pages of `file` from `leaf * 64`. Returns what was displaced: the leaf that held the place
+    /// before and its used bits, which are cleared. Of the same leaf, those of pages that were quiet and are no longer: they were
+    /// read before that. The others stay: a read of them may be on its way to the agent.
     pub fn publish(&self, file: u32, leaf: u64, quiet: u64, settled: u64) -> Option<Harvest> {
         let key = self.file_ref(file)?.tag().key(leaf);
         let slot = &self.leaves[leaf_index(key)];
         let held = slot.key.load(Ordering::Relaxed);
-        let harvest = self.harvest_slot(slot, held);
+        let going = if held == key { slot.quiet.load(Ordering::Relaxed) & !quiet } else { !0 };
+        let harvest = self.harvest_slot(slot, held, going);
         if held != key {
             slot.key.store(0, Ordering::Release);
             slot.used.store(0, Ordering::Relaxed);
@@ -149,14 +151,14 @@ impl Segment {
     pub fn harvest(&self, file: u32, leaf: u64) -> Option<Harvest> {
         let key = self.file_ref(file)?.tag().key(leaf);
         let slot = &self.leaves[leaf_index(key)];
-        (slot.key.load(Ordering::Relaxed) == key).then(|| self.harvest_slot(slot, key)).flatten()
+        (slot.key.load(Ordering::Relaxed) == key).then(|| self.harvest_slot(slot, key, !0)).flatten()
     }
 
-    fn harvest_slot(&self, slot: &LeafSlot, held: u64) -> Option<Harvest> {
-        if held == 0 || slot.used.load(Ordering::Relaxed) == 0 {
+    fn harvest_slot(&self, slot: &LeafSlot, held: u64, pages: u64) -> Option<Harvest> {
+        if held == 0 || slot.used.load(Ordering::Relaxed) & pages == 0 {
             return None;
         }
-        let used = slot.used.swap(0, Ordering::Relaxed);
+        let used = slot.used.fetch_and(!pages, Ordering::Relaxed) & pages;
         let file = ((held >> FILE_SHIFT) as u16).reverse_bits().wrapping_sub(1);
         Some(Harvest { file: u32::from(file), leaf: held & LEAF_MASK, used })
     }

@@ -238,6 +238,17 @@ mod tests {
         assert_eq!(s.touch(tag(0), 5 << 18, 4096), Standing::Loud);
     }
 
+    /// A read of pages that stay what they were may be on its way to the agent, who tells of it himself.
+    #[test]
+    fn a_leaf_that_is_published_again_hands_over_only_what_was_read_of_pages_that_are_quiet_no_longer() {
+        let s = segment();
+        s.publish(3, 0, 0xFF, 0xFF);
+        s.touch(tag(3), 6 << 12, 4 << 12);
+        assert_eq!(s.publish(3, 0, 0xFFFF, 0xFF), None, "[8, 10) was loud, and is told of");
+        assert_eq!(s.publish(3, 0, 0xFF7F, 0x7F), Some(Harvest { file: 3, leaf: 0, used: 1 << 7 }));
+        assert_eq!(s.harvest(3, 0), Some(Harvest { file: 3, leaf: 0, used: 0b11_0100_0000 }));
+    }
+
     #[test]
     fn files_bind_once_and_anew_after_recycling() {
         let s = segment();
