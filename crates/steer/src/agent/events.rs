@@ -385,9 +385,9 @@ impl State {
     /// Whether the brain would not ask to be told of a read of these pages.
     pub(super) fn is_settled(&self, slot: u32, pages: Extent) -> bool {
         let file = FileId(u64::from(slot));
-        let leaves = pages.start.0 / 64..=(pages.end().0 - 1) / 64;
+        let mut leaves = pages.start.0 / 64..=(pages.end().0 - 1) / 64;
         pages.count.0 <= JUDGED_MAX
-            && leaves.into_iter().all(|leaf| bits_in(pages, leaf) & !self.wave.leaf(file, leaf).1 == 0)
+            && leaves.all(|leaf| bits_in(pages, leaf) & !self.wave.leaf(file, leaf).1 == 0)
     }
 
     /// Pages that the brain does not know of.
