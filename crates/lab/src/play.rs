@@ -249,12 +249,14 @@ impl World<'_> {
             PageIndex(0),
             PageIndex(self.plan.files[o.file as usize].size.div_ceil(PAGE_SIZE)),
         ));
+        let file = FileId(u64::from(o.file));
+        let read = Input::Read { file, pages, actor: who };
         if fresh {
             self.note(o.file, pages);
             let told = self.loud(o.file, pages);
             self.readers[who as usize].told = told;
             if told {
-                self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
+                self.tell(read);
             }
         }
         while page < pages.end().0 {
@@ -280,9 +282,8 @@ impl World<'_> {
         self.outcome.reads_served += 1;
         let took = self.now - began.0;
         if took > 5_000 {
-            let file = FileId(u64::from(o.file));
             if !self.readers[who as usize].told {
-                self.tell(Input::Read { file: FileId(u64::from(o.file)), pages, actor: who });
+                self.tell(read);
             }
             self.tell(Input::Waited { file, pages, actor: who, took: Nanos(took) });
         }
