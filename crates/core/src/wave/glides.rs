@@ -17,6 +17,8 @@
 //! nfs, 128 KiB                                  1.5 ms    lone reads take 1: never
 //! ```
 //!
+//! Nor is such a read, of a stream that nobody knows, a lone one: how long those take would be forgotten.
+//!
 //! What glides is taken for a head until its jumps were weighed (jumps.rs).
 
 use crate::units::Nanos;
@@ -49,8 +51,9 @@ impl Glides {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Config, Input, Wave};
     use super::Glides;
-    use crate::units::Nanos;
+    use crate::units::{Bytes, Extent, FileId, Nanos};
 
     /// The worked example: lone reads of 8, 30 and 1 ms, and what was timed since, in us, with what carrying it takes and whether it was
     /// to read on.
@@ -74,5 +77,27 @@ mod tests {
         assert_eq!(glides(30_000, &[(31_000, 1_300, true); 9]), (0, false), "s3");
         assert_eq!(glides(1_000, &[(1_500, 500, false); 9]), (0, false), "nfs");
         assert_eq!(glides(8_000, &[(1_300, 1_300, true); 99]).0, 8);
+    }
+
+    /// Four lone reads here and there took 8 ms each, three more take 82 us. Where what was fetched last ended right before them the head stood
+    /// there, and they say nothing of the way to anywhere; elsewhere they do.
+    #[test]
+    fn where_the_head_stood_a_read_tells_no_latency() {
+        let latency = |last_end: u64| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(16 << 30) });
+            for (i, page) in [9_000, 700_000, 40_000, 300_000, 5_000, 500_000, 80_000].into_iter().enumerate()
+            {
+                let (now, pages) = (Nanos::from_ms(100 * i as u64), Extent::new(page, 2));
+                let took = if i < 4 { Nanos::from_ms(8) } else { Nanos::from_us(82) };
+                wave.queue(0).last_end = (id, if i < 4 { 0 } else { page + last_end });
+                wave.handle(now, Input::Read { file: id, pages, actor: 0 });
+                wave.handle(now, Input::Waited { file: id, pages, actor: 0, took });
+                wave.check();
+            }
+            wave.queue(0).device.latency()
+        };
+        assert_eq!(latency(0), Some(Nanos::from_ms(8)));
+        assert_eq!(latency(2), Some(Nanos::from_us(82)));
     }
 }

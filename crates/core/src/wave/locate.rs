@@ -583,6 +583,7 @@ impl Wave {
         let late = f.table.count(PageBit::InFlight, pages).0 > 0;
         let believed = f.table.count(PageBit::Present, pages) == pages.count
             && f.table.count(PageBit::Ahead, pages).0 > 0;
+        let behind = self.queues.get(&f.device).is_some_and(|queue| queue.stands_before(id, pages.start));
         if self.latest.len() >= ACTORS_MAX && !self.latest.contains_key(&actor) {
             self.latest.clear();
         }
@@ -592,6 +593,7 @@ impl Wave {
             missing,
             late,
             believed,
+            behind,
             stream,
             came_at: pages.start,
             look: None,
@@ -609,7 +611,7 @@ impl Wave {
             entry.came_at = pages.start;
         }
         (entry.pages, entry.missing) = (pages, missing);
-        (entry.late, entry.believed, entry.stream) = (late, believed, stream);
+        (entry.late, entry.believed, entry.behind, entry.stream) = (late, believed, behind, stream);
         if left != id {
             self.leave_file(left);
         }

@@ -168,6 +168,8 @@ struct Latest {
     missing: u64,
     late: bool,
     believed: bool,
+    /// It began where the latest request of its device ended, and not elsewhere.
+    behind: bool,
     stream: Option<StreamId>,
     /// Where he came to that stream.
     came_at: PageIndex,

@@ -268,8 +268,10 @@ impl Wave {
             let news = queue.device.latency().is_none_or(|latency| took < latency);
             if queue.waiting.is_empty() || news {
                 queue.device.timed(now, pages.count.bytes(), took);
+                // A head that stood before it went nowhere: what it took tells of no way.
+                let glided = latest.behind && queue.device.latency().is_some_and(|way| 2 * took.0 <= way.0);
                 let seed = |s: &Stream| s.course == Course::Seed;
-                if latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
+                if !glided && latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
                     queue.device.timed_alone(took);
                 }
             }

@@ -15,7 +15,7 @@ use super::device::{Device, PIECE_MIN, Sent};
 use super::stream::StreamId;
 use super::wholes::Wholes;
 use crate::decision::Why;
-use crate::units::{Bytes, Extent, FileId, Nanos, PageCount};
+use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Trips that a head may stay with one reader while others wait: 13 MB and 136 ms on hdd; the slices of CFQ were of 100 ms.
@@ -258,6 +258,11 @@ impl Queue {
     pub(super) fn back(&mut self, file: FileId, pages: Extent) -> bool {
         self.ends.remove(&(file, pages.end().0));
         core::mem::replace(&mut self.came, (file, pages.end().0)) == (file, pages.start.0)
+    }
+
+    /// Whether what went out or came back last ended right before `page`: a head stands there.
+    pub(super) fn stands_before(&self, file: FileId, page: PageIndex) -> bool {
+        [self.last_end, self.came].contains(&(file, page.0))
     }
 
     pub(super) fn line(&mut self, turn: Turn) -> &mut Line {
