@@ -20,8 +20,8 @@
 //! ```
 
 use super::Wave;
-use super::stream::{Course, Stream};
-use crate::units::{Extent, FileId};
+use super::stream::Course;
+use crate::units::{Extent, FileId, Nanos};
 
 /// Strides that are none: one of so many.
 const CHANCE: u64 = 4096;
@@ -29,9 +29,9 @@ const CHANCE: u64 = 4096;
 const STEPS_MAX: u64 = 12;
 
 impl Wave {
-    /// A stride upwards or downwards that `pages`, which `actor` reads and which belong nowhere, are the latest read of: its period, and
-    /// the reads that show it.
-    pub(super) fn by_turns(&self, id: FileId, pages: Extent, actor: u32) -> Option<(i64, u64)> {
+    /// A stride upwards or downwards that `pages`, which `actor` reads and which belong nowhere, are the latest read of: its period, the
+    /// reads that show it, and when the one before was made.
+    pub(super) fn by_turns(&self, id: FileId, pages: Extent, actor: u32) -> Option<(i64, u64, Nanos)> {
         let f = self.files.get(&id)?;
         let q = pages.start.0;
         let seed = |page: u64| {
@@ -44,30 +44,31 @@ impl Wave {
         [below, above].into_iter().flatten().find_map(|nearest| {
             let period = q.wrapping_sub(nearest) as i64;
             let overlap = period.unsigned_abs() <= pages.count.0;
-            let reads = if overlap { None } else { reads_of(period, nearest, &seed) };
-            Some((period, reads?))
+            let serial = |page| Some(seed(page)?.serial);
+            let reads = if overlap { None } else { reads_of(period, nearest, serial) };
+            Some((period, reads?, seed(nearest)?.last))
         })
     }
 }
 
 /// How many reads, with the one now, lie `period` apart and were made in that order, back from the one at `nearest`; if they are more than
-/// chance makes.
-fn reads_of<'a>(period: i64, nearest: u64, seed: &impl Fn(u64) -> Option<&'a Stream>) -> Option<u64> {
-    let (mut at, mut newer) = (nearest, seed(nearest)?.serial);
+/// chance makes. `serial` is the number, in the order in which they were made, of the read at a page, if one counts.
+pub(super) fn reads_of(period: i64, nearest: u64, serial: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+    let (mut at, mut newer) = (nearest, serial(nearest)?);
     let (mut odds, mut steps) = (1, 1);
     while odds < CHANCE {
         if steps == STEPS_MAX {
             return None;
         }
         let exact = at.checked_add_signed(-period)?;
-        let (page, s) = [exact, exact.saturating_sub(1), exact.saturating_add(1)]
+        let (page, older) = [exact, exact.saturating_sub(1), exact.saturating_add(1)]
             .into_iter()
-            .find_map(|page| Some((page, seed(page)?)))?;
-        if s.serial >= newer {
+            .find_map(|page| Some((page, serial(page)?)))?;
+        if older >= newer {
             return None;
         }
         odds = period.unsigned_abs().saturating_mul(odds * steps) / 3;
-        (at, newer, steps) = (page, s.serial, steps + 1);
+        (at, newer, steps) = (page, older, steps + 1);
     }
     Some(steps + 1)
 }
@@ -88,7 +89,8 @@ mod tests {
         for &(page, by) in before {
             wave.sow(Nanos(0), id, Extent::new(page, 2), Some(by));
         }
-        wave.by_turns(id, Extent::new(last, 2), actor)
+        let found = wave.by_turns(id, Extent::new(last, 2), actor);
+        found.map(|(period, reads, _)| (period, reads))
     }
 
     fn steps(period: u64, steps: u64) -> Vec<(u64, u32)> {
@@ -119,5 +121,32 @@ mod tests {
         assert_eq!(found(&mixed), None);
         let others: Vec<_> = up.iter().enumerate().map(|(i, &(page, _))| (page, i as u32)).collect();
         assert_eq!(found(&others), None, "six readers that begin equally far apart walk no stride");
+    }
+
+    /// One read in every 270 ms of 256 pages apart, and eight of others between two of them: half a second later, and four seconds later, the
+    /// stride that they are is still there; not a minute later.
+    #[test]
+    fn who_comes_by_turns_is_waited_for_as_long_as_a_turn_takes() {
+        let still_there = |later_ms: u64| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 40) });
+            for turn in 0..4 {
+                for other in 0..9 {
+                    let number = 9 * turn + other;
+                    let anywhere = 7_919 * number * number * number % 9_999_991;
+                    let page = if other == 0 { 20_000_000 + 256 * turn } else { anywhere };
+                    let (now, pages) = (Nanos::from_ms(30 * number), Extent::new(page, 2));
+                    wave.handle(now, Input::Read { file: id, pages, actor: 0 });
+                    wave.check();
+                    if turn == 3 {
+                        break;
+                    }
+                }
+            }
+            assert_eq!(wave.files[&id].strides.len(), 1);
+            (0..99).for_each(|_| wave.sweep(Nanos::from_ms(810 + later_ms)));
+            wave.files[&id].strides.len() == 1
+        };
+        assert_eq!([500, 4_000, 60_000].map(still_there), [true, true, false]);
     }
 }

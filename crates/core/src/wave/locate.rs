@@ -301,14 +301,15 @@ impl Wave {
         if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
             return None;
         }
-        let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS));
-        if let Some((period, reads)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
+        let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));
+        if let Some((period, reads, before)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
             let mut s = Stream::seed(id, q, n, now);
             s.course = Course::Stride { period, run: n };
             s.next = q.checked_add_signed(period)?;
             s.frontier = s.next;
             s.reads = reads;
             s.by_turns = in_a_row.is_none();
+            s.interval_ns = now.since(before).0;
             s.begun = (s.progress(), self.counters.pages_used);
             let next = s.next;
             let sid = self.streams.add(s);
