@@ -12,11 +12,20 @@
 //! ```
 //!
 //! Seeds that wait at the next places are opened at once. Where there is none, two of those before must have been unknown as well, and the
-//! page before be there: else what a stride fetched beyond the last row would count as rows. A read of a stream that has come farther
-//! takes up nothing, so that whatever is read by turns does not disturb it. Where requests do not overlap nothing is opened: to a head
-//! each row is a trip, made as soon when its reader comes.
+//! page before be there: else what a stride fetched beyond the last row would count as rows.
+//!
+//! A read of a stream that has come farther takes up nothing, and of those that take up something by turns with the rows the rows are told as
+//! strides by turns are (by_turns.rs): by their places, from the fourth on where they are 256 pages apart. From then on what is taken up
+//! elsewhere does not disturb the column.
+//!
+//! ```text
+//! 1 500001 1001 320001 2001 770001 3001      four rows, and between two of them something else: 4001 5001 6001 7001 are opened
+//! ```
+//!
+//! Where requests do not overlap nothing is opened: to a head each row is a trip, made as soon when its reader comes.
 
 use super::Wave;
+use super::by_turns::reads_of;
 use crate::decision::Why;
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
@@ -28,6 +37,16 @@ const DOUBLED: u32 = 4;
 const READS: u32 = 3;
 /// and how many of them must have been unknown, before others that are unknown are.
 const UNKNOWN: u32 = 2;
+/// Places taken up that are remembered, with whatever else comes by turns.
+const TAKEN_MAX: usize = 32;
+
+/// A row, or something else, that was taken up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    at: u64,
+    /// Only the cache remembered what was read before it.
+    unknown: bool,
+}
 
 /// Where a reader took up rows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,23 +54,63 @@ pub(super) struct Column {
     /// The latest row, and how far that was from the one before.
     at: u64,
     period: i64,
-    /// Rows in a row equally far apart, those of them that were unknown, and rows that are open behind the latest.
+    /// Rows equally far apart, those of them that were unknown, and rows that are open behind the latest.
     reads: u32,
     unknown: u32,
     opened: u64,
+    /// What was taken up of late, the latest first.
+    taken: [Taken; TAKEN_MAX],
+    taken_count: usize,
 }
 
 impl Column {
-    /// A row is taken up at page `at`.
-    fn goes_on(self, at: u64, unknown: bool) -> Self {
-        let (period, unknown) = (at.wrapping_sub(self.at) as i64, u32::from(unknown));
-        if self.reads > 1 && period == self.period {
-            let reads = self.reads.saturating_add(1);
-            let unknown = self.unknown.saturating_add(unknown);
-            return Self { at, period, reads, unknown, opened: self.opened.saturating_sub(1) };
+    /// Something is taken up; whether it is a row of the column.
+    fn takes(&mut self, row: Taken) -> bool {
+        let at = row.at;
+        let goes_on = self.reads >= READS && at.wrapping_sub(self.at) as i64 == self.period;
+        let begins = if goes_on { None } else { self.in_a_row(at).or_else(|| self.by_turns(at)) };
+        if goes_on {
+            self.reads = self.reads.saturating_add(1);
+            self.unknown = self.unknown.saturating_add(u32::from(row.unknown));
+            self.opened = self.opened.saturating_sub(1);
+        } else if let Some(period) = begins {
+            let before = [1, 2].map(|rows| at.wrapping_add_signed(-rows * period));
+            let unknown = self.taken().iter().filter(|row| row.unknown && before.contains(&row.at)).count();
+            (self.period, self.reads, self.opened) = (period, READS, 0);
+            self.unknown = unknown as u32 + u32::from(row.unknown);
         }
-        // The one before may be the first of these.
-        Self { at, period, reads: self.reads.min(1) + 1, unknown, opened: 0 }
+        let of_column = goes_on || begins.is_some();
+        if of_column {
+            self.at = at;
+        }
+        self.taken.rotate_right(1);
+        self.taken[0] = row;
+        self.taken_count = (self.taken_count + 1).min(TAKEN_MAX);
+        of_column
+    }
+
+    fn taken(&self) -> &[Taken] {
+        &self.taken[..self.taken_count]
+    }
+
+    /// The way to `at` from what was taken up last, if that lay as far behind what was taken up before it.
+    fn in_a_row(&self, at: u64) -> Option<i64> {
+        let [last, before, ..] = self.taken() else { return None };
+        let period = at.wrapping_sub(last.at) as i64;
+        (period == last.at.wrapping_sub(before.at) as i64).then_some(period)
+    }
+
+    /// The way to `at` from the nearest place, if there are as many so far apart as chance does not make. O([`TAKEN_MAX`]).
+    fn by_turns(&self, at: u64) -> Option<i64> {
+        let taken = self.taken();
+        let serial =
+            |page: u64| taken.iter().position(|row| row.at == page).map(|age| (TAKEN_MAX - age) as u64);
+        let below = taken.iter().map(|row| row.at).filter(|&page| page < at).max();
+        let above = taken.iter().map(|row| row.at).filter(|&page| page > at).min();
+        [below, above].into_iter().flatten().find_map(|nearest| {
+            let period = at.wrapping_sub(nearest) as i64;
+            reads_of(period, nearest, serial).map(|_| period)
+        })
     }
 
     /// Rows that are to be open behind it: none, or four and then twice as many.
@@ -61,19 +120,20 @@ impl Column {
 }
 
 impl Wave {
-    /// `actor` has taken up a row with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
-    /// behind are opened, if they are seen to be rows. O(log streams) for each row that is opened, 64 at most.
+    /// `actor` has taken something up with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
+    /// behind are opened, if it is seen to be a row. O([`TAKEN_MAX`]), and O(log streams) for each row that is opened, 64 at most.
     pub(super) fn open_rows(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, unknown: bool) {
         let Some(latest) = self.latest.get_mut(&actor) else { return };
-        let mut column = latest.column.goes_on(pages.start.0, unknown);
+        let of_column = latest.column.takes(Taken { at: pages.start.0, unknown });
+        let mut column = latest.column;
         let overlaps = self.files.get(&id).is_some_and(|f| self.overlaps(f));
-        if !self.holds_back() && overlaps && column.period.unsigned_abs() > pages.count.0 {
+        if of_column && !self.holds_back() && overlaps && column.period.unsigned_abs() > pages.count.0 {
             while column.opened < column.rows() && self.open_row(now, id, pages, actor, column) {
                 column.opened += 1;
             }
         }
         if let Some(latest) = self.latest.get_mut(&actor) {
-            latest.column = column;
+            latest.column.opened = column.opened;
         }
     }
 
@@ -112,15 +172,22 @@ mod tests {
     use crate::units::Bytes;
     use alloc::vec::Vec;
 
-    /// Rows opened with each of `reads`, where the first pages of 64 rows of 1000 were read quietly; on a device of so many slots.
+    /// Pages of the matrix: what lies behind it is something else.
+    const MATRIX: u64 = 64_000;
+
+    /// Rows opened with each of `reads`, where the first pages of 64 rows of 1000 were read quietly, and what lies before each read elsewhere; on
+    /// a device of so many slots.
     fn opened(slots: usize, reads: &[u64]) -> Vec<Vec<u64>> {
         let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
         wave.queue(0).device = play(slots, 30_000, 500);
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-        for row in 0..64 {
+        let before = (0..64)
+            .map(|row| 1000 * row)
+            .chain(reads.iter().filter(|&&page| page > MATRIX).map(|page| page - 1));
+        for page in before {
             let table = &mut wave.files.get_mut(&id).unwrap().table;
             for bit in [PageBit::Present, PageBit::Used] {
-                table.set(bit, Extent::new(1000 * row, 1));
+                table.set(bit, Extent::new(page, 1));
             }
         }
         let mut opened_by = |(i, &page): (usize, &u64)| {
@@ -143,6 +210,20 @@ mod tests {
         assert_eq!(rows[3], [7001, 8001, 9001, 10_001, 11_001]);
         assert_eq!(rows.concat(), second[3..], "each once");
         assert_eq!(opened(1, &second).concat(), [], "to a head each is a trip");
+    }
+
+    /// The picture of rows by turns with something else, and on from there.
+    #[test]
+    fn rows_are_told_by_their_places_among_what_is_taken_up_elsewhere() {
+        let among = |second: &[u64]| -> Vec<u64> {
+            let elsewhere = |i: u64| MATRIX + 500 + 7_919 * i * i * i % 99_991;
+            second.iter().enumerate().flat_map(|(i, &row)| [row, elsewhere(i as u64)]).collect()
+        };
+        let second: Vec<u64> = (0..64).map(|row| 1000 * row + 1).collect();
+        let rows = opened(64, &among(&second));
+        assert_eq!(rows[..6].concat(), []);
+        assert_eq!(rows[6], [4001, 5001, 6001, 7001]);
+        assert_eq!(rows.concat(), second[4..], "each once");
     }
 
     #[test]
