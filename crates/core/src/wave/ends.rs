@@ -7,9 +7,12 @@
 //!                                one in four was     they still do
 //!                                taken up again
 //! by turns: two of five were taken up again          none does before the sweep finds it
-//! stride; its reader is elsewhere twice in a row     3 reads so far     ended
-//!                                                    8 reads and more   rests: it goes on where it was if he comes back
+//! stride; its reader is elsewhere twice in a row     it rests: it goes on where it was if he comes back
+//!                        where he went by it         ended, if it had no more than 7 reads: they were the first of streams
 //! ```
+//!
+//! A stride that rests has no share, and what was not sent for it is not wanted any more; what was fetched is there for who comes back: he may
+//! have read it without a word while he was heard elsewhere.
 //!
 //! What an ended stream has left unread is a debt of the run (R13). The test below owns the numbers; `tests/wave/r07-stride.txt` tells of
 //! strides by turns.
@@ -21,7 +24,7 @@ use super::{File, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, PageCount, PageIndex};
 
-/// A stride of so many reads is taken up again where its reader comes back to it.
+/// A stride of so many reads is one, though its reader goes on where he went by it.
 const PROVED_READS: u64 = 8;
 /// A run counts as left if its reader went on with it for so many of his reads.
 const READS_MIN: u64 = 3;
@@ -187,8 +190,9 @@ impl Wave {
         latest.off_stride += 1;
         if latest.off_stride >= 2 {
             (latest.stride, latest.off_stride) = (None, 0);
-            let proved = self.streams.get(sid).is_some_and(|s| s.reads >= PROVED_READS);
-            if proved { self.rest(sid) } else { self.end(sid) }
+            let none =
+                self.streams.get(sid).is_some_and(|s| s.reads < PROVED_READS && s.went_by(pages.start));
+            if none { self.end(sid) } else { self.rest(sid) }
         }
     }
 
@@ -224,11 +228,11 @@ impl Wave {
     }
 
     /// R7: lets a stride rest whose reader went elsewhere: what was not sent for it is not wanted any more, and it has no share.
-    /// It goes on where it was if he comes back before it is swept away.
+    /// It goes on where it was, with what was fetched for it, if he comes back before it is swept away. O(runs ahead).
     pub(super) fn rest(&mut self, sid: StreamId) {
         let Some(mut s) = self.dismiss(sid) else { return };
         let (id, next, last) = (s.file, s.next, s.last);
-        s.frontier = next;
+        s.frontier = self.files.get(&id).map_or(next, |f| fetched_up_to(f, &s));
         (s.epoch, s.epoch_before) = (NEVER, false);
         let sid = self.streams.add(s);
         if let Some(f) = self.files.get_mut(&id) {
@@ -263,10 +267,19 @@ impl Wave {
     }
 }
 
+/// Where the first run of a stride begins that is neither there nor on its way.
+fn fetched_up_to(f: &File, s: &Stream) -> u64 {
+    let Course::Stride { period, run } = s.course else { return s.next };
+    let starts = core::iter::successors(Some(s.next), |at| at.checked_add_signed(period));
+    let asked_for = starts.take_while(|&at| at.abs_diff(s.next) <= s.out());
+    let missing = |at: &u64| f.table.resident(Extent::new(*at, run)).0 < run;
+    asked_for.into_iter().find(missing).unwrap_or(s.frontier)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::stream::tests::fetched_ahead;
-    use super::super::{Config, Input};
+    use super::super::{Action, Config, Input};
     use super::*;
     use crate::units::{Bytes, Nanos};
 
@@ -307,14 +320,40 @@ mod tests {
         assert_eq!(runs(&[25_008, 47_008]), (false, 0));
     }
 
+    /// The last three lines of the picture at the top: strides after so many reads whose reader goes elsewhere, or where he went by.
     #[test]
-    fn a_young_stride_ends_and_a_proved_one_rests() {
-        for (reads, alive) in [(3, 0), (PROVED_READS, 1)] {
+    fn a_stride_rests_unless_its_reads_were_the_first_of_streams() {
+        let elsewhere = [700_321, 1_500_777];
+        let went_by = [1001, 2001];
+        for (reads, then, alive) in
+            [(3, elsewhere, 1), (3, went_by, 0), (PROVED_READS - 1, went_by, 0), (PROVED_READS, went_by, 1)]
+        {
             let mut wave = opened();
             (1..=reads).for_each(|k| read(&mut wave, k * 1000));
             assert_eq!(wave.files[&FileId(0)].strides.len(), 1);
-            [700_321, 1_500_777].into_iter().for_each(|page| read(&mut wave, page));
+            then.into_iter().for_each(|page| read(&mut wave, page));
             assert_eq!(wave.files[&FileId(0)].strides.len(), alive, "after {reads} reads");
         }
+    }
+
+    /// Four runs were asked for ahead of page 4000, and two were sent: a stride that rests has those, and its reader finds himself on it when he
+    /// is told of at the second.
+    #[test]
+    fn a_stride_that_rests_keeps_what_was_sent_for_it() {
+        let mut wave = opened();
+        (1..=3).for_each(|k| read(&mut wave, k * 1000));
+        for _ in 0..2 {
+            assert!(matches!(wave.poll(Nanos(1)), Some(Action::Fetch { .. })));
+        }
+        let stride = |wave: &Wave| {
+            let sid = wave.files[&FileId(0)].strides.values().next().copied().unwrap();
+            wave.streams.get(sid).map(|s| (s.next, s.frontier)).unwrap()
+        };
+        assert_eq!(stride(&wave), (4000, 8000));
+        [700_321, 1_500_777].into_iter().for_each(|page| read(&mut wave, page));
+        assert_eq!((stride(&wave), wave.active()), ((4000, 6000), 0));
+        read(&mut wave, 5000);
+        assert_eq!(stride(&wave).0, 6000);
+        assert!(wave.active() > 0);
     }
 }

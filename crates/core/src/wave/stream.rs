@@ -202,6 +202,17 @@ impl Stream {
         }
     }
 
+    /// Whether `page` lies where the reader of a stride has come by.
+    pub(crate) fn went_by(&self, page: PageIndex) -> bool {
+        let Course::Stride { period, .. } = self.course else { return false };
+        let way = (self.reads + 1).saturating_mul(period.unsigned_abs());
+        let (low, high) = match period > 0 {
+            true => (self.next.saturating_sub(way), self.next),
+            false => (self.next, self.next.saturating_add(way)),
+        };
+        (low..=high).contains(&page.0)
+    }
+
     /// The run of a stride that was read last; `None` for another stream, and for a stride beyond all page numbers.
     pub(crate) fn latest_run(&self) -> Option<Extent> {
         let Course::Stride { period, run } = self.course else { return None };
