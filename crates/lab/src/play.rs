@@ -117,7 +117,9 @@ struct World<'a> {
     truth: Vec<PageTable>,
     /// What was read since that was told, in the leaves of which the brain has said anything.
     quiet: Vec<PageTable>,
-    /// When all of it was told last.
+    /// Which pages of each leaf need no event, as the agent has published it.
+    published: Vec<Vec<u64>>,
+    /// When all that was read quietly was told last.
     kept: u64,
     requests: BTreeMap<u64, Request>,
     next_request: u64,
@@ -179,6 +181,11 @@ pub fn play_knowing(
         device: Device::new(*model),
         truth: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
         kept: 0,
+        published: plan
+            .files
+            .iter()
+            .map(|f| vec![0; f.size.div_ceil(LEAF_PAGES * PAGE_SIZE) as usize])
+            .collect(),
         quiet: plan.files.iter().map(|f| PageTable::new(PageIndex(f.size.div_ceil(PAGE_SIZE)))).collect(),
         requests: BTreeMap::new(),
         next_request: 0,
@@ -346,24 +353,37 @@ impl World<'_> {
 
     /// Notes what is read in the leaves of which the brain has said anything.
     fn note(&mut self, file: u32, pages: Extent) {
-        let Some((wave, _)) = &self.wave else { return };
         for leaf in pages.start.0 / LEAF_PAGES..pages.end().0.div_ceil(LEAF_PAGES) {
-            if wave.leaf(FileId(u64::from(file)), leaf).0 != 0 {
+            if self.published[file as usize][leaf as usize] != 0 {
                 let own = pages.intersection(Extent::new(leaf * LEAF_PAGES, LEAF_PAGES));
                 self.quiet[file as usize].set(PageBit::Used, own);
             }
         }
     }
 
+    /// Whether the brain is told of a read at once.
     fn loud(&self, file: u32, pages: Extent) -> bool {
-        let Some((wave, _)) = &self.wave else { return false };
-        if self.knowledge == Knowledge::Event {
-            return true;
+        if self.wave.is_none() || self.knowledge == Knowledge::Event {
+            return self.wave.is_some();
         }
-        (pages.start.0..pages.end().0).any(|p| {
-            let (quiet, _) = wave.leaf(FileId(u64::from(file)), p / LEAF_PAGES);
-            quiet >> (p % LEAF_PAGES) & 1 == 0
-        })
+        let leaves = &self.published[file as usize];
+        for leaf in pages.start.0 / LEAF_PAGES..pages.end().0.div_ceil(LEAF_PAGES) {
+            let (id, said) = (FileId(u64::from(file)), leaves[leaf as usize]);
+            let same = self.wave.as_ref().is_none_or(|(wave, _)| wave.leaf(id, leaf).0 == said);
+            assert!(same, "leaf {leaf} of {id} has changed, and nobody said so");
+        }
+        let quiet = |p: u64| leaves[(p / LEAF_PAGES) as usize] >> (p % LEAF_PAGES) & 1;
+        (pages.start.0..pages.end().0).any(|p| quiet(p) == 0)
+    }
+
+    /// Publishes what the brain has changed, as a driver does.
+    fn publish(&mut self) {
+        let Some((wave, _)) = &mut self.wave else { return };
+        for (file, leaf) in wave.take_changed() {
+            if let Some(word) = self.published[file.0 as usize].get_mut(leaf as usize) {
+                *word = wave.leaf(file, leaf).0;
+            }
+        }
     }
 
     fn tell(&mut self, input: Input) {
@@ -388,7 +408,6 @@ impl World<'_> {
         if cfg!(debug_assertions) {
             wave.check();
         }
-        wave.take_changed();
         for e in wave.take_trace() {
             if self.explain {
                 self.outcome.decisions.push(format!(
@@ -406,6 +425,7 @@ impl World<'_> {
             }
         }
         self.agent_free = at;
+        self.publish();
         for (id, file, pages, when) in sent {
             // The kernel skips what is there already; what is left may be nothing.
             let holes: Vec<Extent> = self.truth[file.0 as usize].holes(pages).collect();

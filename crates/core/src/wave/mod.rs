@@ -555,6 +555,14 @@ impl Wave {
         self.touch_leaves(id, pages);
     }
 
+    /// `pages` are marked, and said to have changed: else a driver that has published them would not hear of their being read.
+    fn mark(&mut self, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let pages = pages.intersection(Extent::new(0, f.end));
+        f.table.set(PageBit::Mark, pages);
+        self.touch_leaves(id, pages);
+    }
+
     fn touch_leaves(&mut self, file: FileId, pages: Extent) {
         if pages.is_empty() {
             return;

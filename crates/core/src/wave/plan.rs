@@ -440,7 +440,9 @@ impl Wave {
                 f.table.set(PageBit::Mark, Extent::new(page, 1));
             }
         }
-        self.dead += region.count.0 - f.table.resident(region).0;
+        let missing = region.count.0 - f.table.resident(region).0;
+        self.touch_leaves(id, region);
+        self.dead += missing;
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
         self.want(Wanted { file: id, pages: region, turn: Turn::Urgent, why, stream: None });
     }
@@ -485,11 +487,8 @@ impl Wave {
             let mark = if down { s.frontier + left } else { s.frontier - left };
             let mark = if down { mark.min(s.next.saturating_sub(1)) } else { mark.max(s.next) };
             let (file, mark) = (s.file, Extent::new(mark, s.skip.max(1)));
-            if out > 0
-                && let Some(f) = self.files.get_mut(&file)
-            {
-                f.table.set(PageBit::Mark, mark);
-                self.touch_leaves(file, mark);
+            if out > 0 {
+                self.mark(file, mark);
             }
             return;
         }
@@ -537,11 +536,8 @@ impl Wave {
         let tail = marked.map_or(window.count, |m| window.end().since(m.start));
         let decision = Window { start: window.start, size: window.count, async_size: tail };
         self.explain(now, file, read, decision, pattern, why);
-        if let Some(mark) = mark
-            && let Some(f) = self.files.get_mut(&file)
-        {
-            f.table.set(PageBit::Mark, mark);
-            self.touch_leaves(file, mark);
+        if let Some(mark) = mark {
+            self.mark(file, mark);
         }
         self.want(Wanted {
             file,
