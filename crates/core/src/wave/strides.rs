@@ -152,25 +152,28 @@ impl Wave {
         let half = ahead - ahead / 2;
         let step =
             if s.comes_together(&queue.device) { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };
-        if distance > ahead - step && distance > 0 {
+        let (id, from, end) = (s.file, s.next, f.end);
+        let run_after = |runs: i64| {
+            let start = (from as i64).checked_add(period.checked_mul(runs)?)?;
+            Some(Extent::new(u64::try_from(start).ok()?, run))
+        };
+        let far = distance - (ahead - step);
+        if far > 0 && distance > 0 {
+            // Far enough. It will be time again when he has come so much nearer; where the mark lies, more was to be out.
+            if let Some(mark) = run_after(far) {
+                self.mark(id, mark);
+            }
             return;
         }
-        let (id, from, end) = (s.file, s.next, f.end);
         // A head need not travel where a stretch begins right behind the one before.
         let before = s.frontier.checked_add_signed(-period).filter(|_| head && whole_stretch && distance > 0);
         let mut stretch = before.map(|last| Extent::new(if period > 0 { last + run } else { last }, 0));
         let mut asked = Vec::new();
         let mut columns = Vec::new();
         for k in distance.max(0)..ahead {
-            let Some(start) = (from as i64).checked_add(k * period).filter(|&p| p >= 0).map(|p| p as u64)
-            else {
-                break;
-            };
-            if start >= end {
-                break;
-            }
+            let Some(this) = run_after(k).filter(|run| run.start.0 < end) else { break };
+            let start = this.start.0;
             s.frontier = start.checked_add_signed(period).unwrap_or(from);
-            let this = Extent::new(start, run);
             if start > 0 && f.table.has(PageBit::Used, PageIndex(start - 1)) {
                 columns.push(this);
                 continue;
@@ -188,8 +191,7 @@ impl Wave {
         asked.extend(stretch.filter(|stretch| !stretch.is_empty()));
         let why = if whole_stretch { Why("R8 gaps are cheap") } else { Why("R7 stride") };
         // The reader asks again when it has come a step.
-        let mark = (s.next as i64).checked_add(period * step).filter(|&p| p >= 0).map(|p| p as u64);
-        let mark = mark.map(|m| Extent::new(m, run));
+        let mark = run_after(step);
         for column in columns {
             self.open_column(now, id, pages, column);
         }
@@ -201,10 +203,8 @@ impl Wave {
             self.explain(now, id, pages, whole(window), Pattern::Stride, why);
             self.want(Wanted { file: id, pages: window, turn: Turn::Ahead, why, stream: Some(sid) });
         }
-        if let Some(f) = self.files.get_mut(&id)
-            && let Some(mark) = mark
-        {
-            f.table.set(PageBit::Mark, mark);
+        if let Some(mark) = mark {
+            self.mark(id, mark);
         }
     }
 
