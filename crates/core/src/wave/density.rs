@@ -19,6 +19,8 @@
 //! more is bought than from its lowest read to its highest, and as far beyond as two reads lie apart on average. Where a gap costs more than
 //! a request of its own (an SSD), what was read there and is gone again is a gap as well: three quarters of what is fetched must be new.
 //!
+//! Where its readers go on beside what was bought, that is bought as well (beside.rs).
+//!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, the part around the read is bought once the rent of
 //! the whole comes to half of its price, 4 MiB: it says what the device carries, and the whole is bought with the next read.
 //!
@@ -32,6 +34,7 @@
 //! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. A head
 //! buys nothing so: each page that was read is a hole in what is left, and a trip of its own.
 
+use super::beside::Places;
 use super::fills::{Fills, THICK, THICK_FIRST};
 use super::worn::Worn;
 use crate::units::{Extent, PageIndex};
@@ -125,6 +128,7 @@ pub(crate) struct Density {
     /// Regions that have not ended, and the read that touched them when they got in line.
     line: VecDeque<(u64, (u8, u64))>,
     fills: Fills,
+    places: Places,
 }
 
 impl Density {
@@ -215,8 +219,11 @@ impl Density {
                 return region.map(|region| (region, "R11 worn"));
             }
         }
-        let (key, extent, why, missing, proved) = bought?;
+        let Some((key, extent, why, missing, proved)) = bought else {
+            return self.buy_beside(pages, wait_ns, end_of_file, terms, price);
+        };
         let region = self.regions.entry(key).or_default();
+        self.places.bought(extent, region.count, region.pages_read, self.reads);
         let all = extent == on_grid(SCALES[usize::from(key.0)], key.1, end_of_file);
         (region.bought, region.thin) = (all, missing > 0);
         if !all {
@@ -227,6 +234,28 @@ impl Density {
         let most = most.saturating_sub(extent.count.0);
         let widens = proved && gaps_are_cheap;
         Some((if widens { self.widened(key, most, end_of_file) } else { extent }, why))
+    }
+
+    /// What is bought beside a place because of a read of `pages` there, if its rent comes to half of the price.
+    fn buy_beside(
+        &mut self,
+        pages: Extent,
+        wait_ns: u64,
+        end_of_file: u64,
+        terms: Terms,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<(Extent, &'static str)> {
+        let beside = self.places.beside(pages, self.reads, end_of_file)?;
+        let s = SCALES.partition_point(|&scale| scale < beside.then.0).min(SCALES.len() - 1);
+        let thick = beside.for_each <= self.fills.thick(s, terms.gaps_are_cheap);
+        let (missing, price_ns) = price(beside.pages);
+        let paid = thick && missing > 0 && RENT * wait_ns >= price_ns;
+        if !paid || beside.pages.count.0 > terms.most || self.thin + missing > THIN_MAX {
+            return None;
+        }
+        self.places.grown(beside, self.reads);
+        self.thin += missing;
+        Some((beside.pages, "R11 beside what was bought"))
     }
 
     /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, nothing on a head, and while that is not
@@ -290,6 +319,9 @@ impl Density {
 
     /// `pages` pages near `page` were read out of something bought: counts towards its regions' fill.
     pub(crate) fn served(&mut self, page: PageIndex, pages: u64) {
+        if self.places.seen(page, self.reads) {
+            self.thin = self.thin.saturating_sub(THICK * pages);
+        }
         for (s, scale) in SCALES.into_iter().enumerate() {
             if let Some(region) = self.regions.get_mut(&(s as u8, page.0 / scale)) {
                 region.pages_read += pages;
@@ -313,7 +345,7 @@ impl Density {
 
     /// Whether `page` lies in a region that was bought.
     pub(crate) fn was_bought(&self, page: PageIndex) -> bool {
-        self.bought(page).is_some()
+        self.bought(page).is_some() || self.places.hold(page)
     }
 
     /// Pages are gone that nobody has read; whether they were bought. Nobody may come for them: that is known when somebody does.
