@@ -11,7 +11,8 @@
 //! ```
 //!
 //! It must be as thick as any region must be of its like (fills.rs): where those have ended and little of them was read, so it was of what lies
-//! beside them. The rent of that one read must come to half of the price, as always: a head goes no farther than what it carries meanwhile.
+//! beside them. The rent of that one read must come to half of the price, as always. A head buys nothing so:
+//! what it carries in the time of one read is little, and a trip.
 //!
 //! And it must be no chance. Who reads a file of 3 GiB evenly comes to the 4096 pages beside what was bought of it, 2048 on either side, once in
 //! 192 reads. So many may be made elsewhere, since somebody was seen in what was bought, that one comes beside it by chance once in eight times: 24.
@@ -107,11 +108,6 @@ impl Places {
         place.seen = now;
         !place.first.contains(page)
     }
-
-    /// Whether `page` lies in what was bought.
-    pub(super) fn hold(&self, page: PageIndex) -> bool {
-        self.0.iter().any(|place| place.all.contains(page))
-    }
 }
 
 #[cfg(test)]
@@ -149,7 +145,6 @@ mod tests {
         let seen: alloc::vec::Vec<bool> =
             [263_000, 267_000, 269_000].into_iter().map(|page| places.seen(PageIndex(page), 7)).collect();
         assert_eq!(seen, [false, true, false]);
-        assert_eq!([268_117, 268_118].map(|page| places.hold(PageIndex(page))), [true, false]);
     }
 
     /// The last paragraph at the top.

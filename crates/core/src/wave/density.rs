@@ -249,7 +249,8 @@ impl Density {
         let s = SCALES.partition_point(|&scale| scale < beside.then.0).min(SCALES.len() - 1);
         let thick = beside.for_each <= self.fills.thick(s, terms.gaps_are_cheap);
         let (missing, price_ns) = price(beside.pages);
-        let paid = thick && missing > 0 && RENT * wait_ns >= price_ns;
+        let a_trip = terms.overlaps == Some(false);
+        let paid = !a_trip && thick && missing > 0 && RENT * wait_ns >= price_ns;
         if !paid || beside.pages.count.0 > terms.most || self.thin + missing > THIN_MAX {
             return None;
         }
@@ -345,7 +346,7 @@ impl Density {
 
     /// Whether `page` lies in a region that was bought.
     pub(crate) fn was_bought(&self, page: PageIndex) -> bool {
-        self.bought(page).is_some() || self.places.hold(page)
+        self.bought(page).is_some()
     }
 
     /// Pages are gone that nobody has read; whether they were bought. Nobody may come for them: that is known when somebody does.
