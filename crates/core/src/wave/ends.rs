@@ -271,7 +271,7 @@ impl Wave {
 fn fetched_up_to(f: &File, s: &Stream) -> u64 {
     let Course::Stride { period, run } = s.course else { return s.next };
     let starts = core::iter::successors(Some(s.next), |at| at.checked_add_signed(period));
-    let asked_for = starts.take_while(|&at| at.abs_diff(s.next) <= s.out());
+    let asked_for = starts.take_while(|&at| at < f.end && at.abs_diff(s.next) <= s.out());
     let missing = |at: &u64| f.table.resident(Extent::new(*at, run)).0 < run;
     asked_for.into_iter().find(missing).unwrap_or(s.frontier)
 }
@@ -336,8 +336,8 @@ mod tests {
         }
     }
 
-    /// Four runs were asked for ahead of page 4000, and two were sent: a stride that rests has those, and its reader finds himself on it when he
-    /// is told of at the second.
+    /// Four runs were asked for ahead of page 4000, and two were sent: a stride that rests has those, and its reader goes on with it when he
+    /// is heard of at the second.
     #[test]
     fn a_stride_that_rests_keeps_what_was_sent_for_it() {
         let mut wave = opened();

@@ -159,7 +159,7 @@ impl Wave {
         };
         let far = distance - (ahead - step);
         if far > 0 && distance > 0 {
-            // Far enough. It will be time again when he has come so much nearer; where the mark lies, more was to be out.
+            // Far enough. It will be time again when he has come so much nearer: the mark of before lies where more was to be out.
             if let Some(mark) = run_after(far) {
                 self.mark(id, mark);
             }
