@@ -363,13 +363,13 @@ impl World<'_> {
 
     /// Whether the brain is told of a read at once.
     fn loud(&self, file: u32, pages: Extent) -> bool {
-        if self.wave.is_none() || self.knowledge == Knowledge::Event {
-            return self.wave.is_some();
+        let Some((wave, _)) = &self.wave else { return false };
+        if self.knowledge == Knowledge::Event {
+            return true;
         }
-        let leaves = &self.published[file as usize];
+        let (id, leaves) = (FileId(u64::from(file)), &self.published[file as usize]);
         for leaf in pages.start.0 / LEAF_PAGES..pages.end().0.div_ceil(LEAF_PAGES) {
-            let (id, said) = (FileId(u64::from(file)), leaves[leaf as usize]);
-            let same = self.wave.as_ref().is_none_or(|(wave, _)| wave.leaf(id, leaf).0 == said);
+            let same = wave.leaf(id, leaf).0 == leaves[leaf as usize];
             assert!(same, "leaf {leaf} of {id} has changed, and nobody said so");
         }
         let quiet = |p: u64| leaves[(p / LEAF_PAGES) as usize] >> (p % LEAF_PAGES) & 1;
@@ -380,9 +380,7 @@ impl World<'_> {
     fn publish(&mut self) {
         let Some((wave, _)) = &mut self.wave else { return };
         for (file, leaf) in wave.take_changed() {
-            if let Some(word) = self.published[file.0 as usize].get_mut(leaf as usize) {
-                *word = wave.leaf(file, leaf).0;
-            }
+            self.published[file.0 as usize][leaf as usize] = wave.leaf(file, leaf).0;
         }
     }
 

@@ -28,6 +28,11 @@ const KNOWN: u32 = 2;
 /// And after which more make no difference.
 const GLIDES_MAX: u32 = 8;
 
+/// Whether a read took so little of what lone ones take that nothing had to go anywhere for it: half at most.
+pub(super) fn is_glide(took: Nanos, lone_ns: u64) -> bool {
+    2 * took.0 <= lone_ns
+}
+
 /// What came of reading on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Glides(u32);
@@ -36,7 +41,7 @@ impl Glides {
     /// A request or a read that takes `carrying_ns` to carry took so long, where lone reads take `lone_ns`; `on` if it was to read on, and
     /// nothing of ours was under way.
     pub(super) fn took(&mut self, took: Nanos, carrying_ns: u64, lone_ns: u64, on: bool) {
-        if 2 * took.0 <= lone_ns && 2 * took.0 >= carrying_ns {
+        if is_glide(took, lone_ns) && 2 * took.0 >= carrying_ns {
             self.0 = (self.0 + 1).min(GLIDES_MAX);
         } else if on && 4 * took.0 >= 3 * lone_ns {
             self.0 /= 2;

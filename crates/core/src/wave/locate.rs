@@ -588,7 +588,7 @@ impl Wave {
         if self.latest.len() >= ACTORS_MAX && !self.latest.contains_key(&actor) {
             self.latest.clear();
         }
-        let entry = self.latest.entry(actor).or_insert(Latest {
+        let entry = self.latest.entry(actor).or_insert_with(|| Latest {
             file: id,
             pages,
             missing,

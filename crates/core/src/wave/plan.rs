@@ -6,6 +6,7 @@
 //! ```
 
 use super::density::Terms;
+use super::glides::is_glide;
 use super::in_step::by_chance;
 use super::locate::Place;
 use super::reach::PROMISE;
@@ -269,7 +270,8 @@ impl Wave {
             if queue.waiting.is_empty() || news {
                 queue.device.timed(now, pages.count.bytes(), took);
                 // A head that stood before it went nowhere: what it took tells of no way.
-                let glided = latest.behind && queue.device.latency().is_some_and(|way| 2 * took.0 <= way.0);
+                let glided =
+                    latest.behind && queue.device.latency().is_some_and(|lone| is_glide(took, lone.0));
                 let seed = |s: &Stream| s.course == Course::Seed;
                 if !glided && latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
                     queue.device.timed_alone(took);
@@ -440,9 +442,8 @@ impl Wave {
                 f.table.set(PageBit::Mark, Extent::new(page, 1));
             }
         }
-        let missing = region.count.0 - f.table.resident(region).0;
+        self.dead += region.count.0 - f.table.resident(region).0;
         self.touch_leaves(id, region);
-        self.dead += missing;
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
         self.want(Wanted { file: id, pages: region, turn: Turn::Urgent, why, stream: None });
     }
