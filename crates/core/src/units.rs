@@ -122,6 +122,10 @@ impl Extent {
     pub fn intersection(self, other: Self) -> Self {
         Self::between(self.start.max(other.start), self.end().min(other.end()))
     }
+    /// The pages of both, and those between them.
+    pub fn hull(self, other: Self) -> Self {
+        Self::between(self.start.min(other.start), self.end().max(other.end()))
+    }
 }
 
 impl Add<PageCount> for PageIndex {

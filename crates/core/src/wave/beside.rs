@@ -95,8 +95,7 @@ impl Places {
     /// That is bought, at read number `now`.
     pub(super) fn grown(&mut self, beside: Beside, now: u64) {
         let place = &mut self.0[beside.place];
-        place.all =
-            Extent::between(place.all.start.min(beside.pages.start), place.all.end().max(beside.pages.end()));
+        place.all = place.all.hull(beside.pages);
         place.seen = now;
     }
 

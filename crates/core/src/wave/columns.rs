@@ -38,11 +38,11 @@ const READS: u32 = 3;
 /// and how many of them must have been unknown, before others that are unknown are.
 const UNKNOWN: u32 = 2;
 /// Places taken up that are remembered, with whatever else comes by turns.
-const TAKEN_MAX: usize = 32;
+pub(super) const TAKEN_MAX: usize = 32;
 
 /// A row, or something else, that was taken up.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
+pub(super) struct Taken {
     at: u64,
     /// Only the cache remembered what was read before it.
     unknown: bool,
@@ -58,24 +58,21 @@ pub(super) struct Column {
     reads: u32,
     unknown: u32,
     opened: u64,
-    /// What was taken up of late, the latest first.
-    taken: [Taken; TAKEN_MAX],
-    taken_count: usize,
 }
 
 impl Column {
-    /// Something is taken up; whether it is a row of the column.
-    fn takes(&mut self, row: Taken) -> bool {
+    /// Something is taken up, after all that was `taken` of late, the newest first; whether it is a row of the column.
+    fn takes(&mut self, row: Taken, taken: &[Taken]) -> bool {
         let at = row.at;
         let goes_on = self.reads >= READS && at.wrapping_sub(self.at) as i64 == self.period;
-        let begins = if goes_on { None } else { self.in_a_row(at).or_else(|| self.by_turns(at)) };
+        let begins = if goes_on { None } else { in_a_row(taken, at).or_else(|| by_turns(taken, at)) };
         if goes_on {
             self.reads = self.reads.saturating_add(1);
             self.unknown = self.unknown.saturating_add(u32::from(row.unknown));
             self.opened = self.opened.saturating_sub(1);
         } else if let Some(period) = begins {
             let before = [1, 2].map(|rows| at.wrapping_add_signed(-rows * period));
-            let unknown = self.taken().iter().filter(|row| row.unknown && before.contains(&row.at)).count();
+            let unknown = taken.iter().filter(|row| row.unknown && before.contains(&row.at)).count();
             (self.period, self.reads, self.opened) = (period, READS, 0);
             self.unknown = unknown as u32 + u32::from(row.unknown);
         }
@@ -83,34 +80,7 @@ impl Column {
         if of_column {
             self.at = at;
         }
-        self.taken.rotate_right(1);
-        self.taken[0] = row;
-        self.taken_count = (self.taken_count + 1).min(TAKEN_MAX);
         of_column
-    }
-
-    fn taken(&self) -> &[Taken] {
-        &self.taken[..self.taken_count]
-    }
-
-    /// The way to `at` from what was taken up last, if that lay as far behind what was taken up before it.
-    fn in_a_row(&self, at: u64) -> Option<i64> {
-        let [last, before, ..] = self.taken() else { return None };
-        let period = at.wrapping_sub(last.at) as i64;
-        (period == last.at.wrapping_sub(before.at) as i64).then_some(period)
-    }
-
-    /// The way to `at` from the nearest place, if there are as many so far apart as chance does not make. O([`TAKEN_MAX`]).
-    fn by_turns(&self, at: u64) -> Option<i64> {
-        let taken = self.taken();
-        let serial =
-            |page: u64| taken.iter().position(|row| row.at == page).map(|age| (TAKEN_MAX - age) as u64);
-        let below = taken.iter().map(|row| row.at).filter(|&page| page < at).max();
-        let above = taken.iter().map(|row| row.at).filter(|&page| page > at).min();
-        [below, above].into_iter().flatten().find_map(|nearest| {
-            let period = at.wrapping_sub(nearest) as i64;
-            reads_of(period, nearest, serial).map(|_| period)
-        })
     }
 
     /// Rows that are to be open behind it: none, or four and then twice as many.
@@ -119,12 +89,32 @@ impl Column {
     }
 }
 
+/// The way to `at` from what was taken up last, if that lay as far behind what was taken up before it.
+fn in_a_row(taken: &[Taken], at: u64) -> Option<i64> {
+    let [last, before, ..] = taken else { return None };
+    let period = at.wrapping_sub(last.at) as i64;
+    (period == last.at.wrapping_sub(before.at) as i64).then_some(period)
+}
+
+/// The way to `at` from the nearest place, if there are as many so far apart as chance does not make. O([`TAKEN_MAX`]).
+fn by_turns(taken: &[Taken], at: u64) -> Option<i64> {
+    let serial = |page: u64| taken.iter().position(|row| row.at == page).map(|age| (TAKEN_MAX - age) as u64);
+    let below = taken.iter().map(|row| row.at).filter(|&page| page < at).max();
+    let above = taken.iter().map(|row| row.at).filter(|&page| page > at).min();
+    [below, above].into_iter().flatten().find_map(|nearest| {
+        let period = at.wrapping_sub(nearest) as i64;
+        reads_of(period, nearest, serial).map(|_| period)
+    })
+}
+
 impl Wave {
     /// `actor` has taken something up with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
     /// behind are opened, if it is seen to be a row. O([`TAKEN_MAX`]), and O(log streams) for each row that is opened, 64 at most.
     pub(super) fn open_rows(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, unknown: bool) {
         let Some(latest) = self.latest.get_mut(&actor) else { return };
-        let of_column = latest.column.takes(Taken { at: pages.start.0, unknown });
+        let row = Taken { at: pages.start.0, unknown };
+        let of_column = latest.column.takes(row, latest.taken.all());
+        latest.taken.push(row);
         let mut column = latest.column;
         let overlaps = self.files.get(&id).is_some_and(|f| self.overlaps(f));
         if of_column && !self.holds_back() && overlaps && column.period.unsigned_abs() > pages.count.0 {

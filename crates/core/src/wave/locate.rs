@@ -14,6 +14,7 @@
 //! ```
 
 use super::columns::Column;
+use super::lately::Lately;
 use super::stream::{Course, NEVER, Stream, StreamId, UNTOLD_MAX};
 use super::strides::STRIDE_READS;
 use super::{File, Latest, Look, SEEDS_MAX, Wave};
@@ -554,14 +555,12 @@ impl Wave {
     /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others.
     fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
         let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
-        let (q, strays, known) = (pages.start.0, latest.strays, usize::from(latest.stray_count));
-        latest.strays.rotate_right(1);
-        latest.strays[0] = q;
-        latest.stray_count = (latest.stray_count + 1).min(strays.len() as u8);
+        let (q, before) = (pages.start.0, latest.strays);
+        latest.strays.push(q);
         // From the n-th read before this one to the one `turns` before that.
         let step = |n: usize, turns: usize| {
-            let later = if n == 0 { q } else { *strays[..known].get(n - 1)? };
-            Some(later.wrapping_sub(*strays[..known].get(n + turns - 1)?) as i64)
+            let later = if n == 0 { q } else { *before.all().get(n - 1)? };
+            Some(later.wrapping_sub(*before.all().get(n + turns - 1)?) as i64)
         };
         let alike = |a: i64, b: i64| a.abs_diff(b) <= 1;
         (1..=TURNS_MAX).find_map(|turns| {
@@ -600,15 +599,15 @@ impl Wave {
             look: None,
             stride: None,
             off_stride: 0,
-            strays: [0; 3 * TURNS_MAX],
-            stray_count: 0,
+            strays: Lately::default(),
             hops: 0,
             column: Column::default(),
+            taken: Lately::default(),
         });
         let left = core::mem::replace(&mut entry.file, id);
         if left != id {
-            (entry.stray_count, entry.stride, entry.off_stride) = (0, None, 0);
-            entry.column = Column::default();
+            (entry.strays, entry.stride, entry.off_stride) = (Lately::default(), None, 0);
+            (entry.column, entry.taken) = (Column::default(), Lately::default());
             entry.came_at = pages.start;
         }
         (entry.pages, entry.missing) = (pages, missing);

@@ -50,6 +50,7 @@ mod hops;
 mod in_step;
 mod input;
 mod jumps;
+mod lately;
 mod lengths;
 mod locate;
 mod losses;
@@ -74,10 +75,11 @@ use crate::view::View;
 use crate::window::Window;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use columns::Column;
+use columns::{Column, Taken};
 use density::Density;
 use device::Sent;
 use ends::Left;
+use lately::Lately;
 use lengths::Lengths;
 use losses::GIVEN_UP_MAX;
 use needed::Needed;
@@ -179,12 +181,12 @@ struct Latest {
     stride: Option<StreamId>,
     off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
-    strays: [u64; 3 * locate::TURNS_MAX],
-    stray_count: u8,
+    strays: Lately<u64, { 3 * locate::TURNS_MAX }>,
     /// Runs in a row that it left for one not far ahead (R8).
     hops: u8,
-    /// The column of a matrix that it walks (R7).
+    /// The column of a matrix that it walks, and what it took up of late (R7).
     column: Column,
+    taken: Lately<Taken, { columns::TAKEN_MAX }>,
 }
 
 /// A read farther on that a thread made right after one of a seed of its own, or inside the window of its run (R9).

@@ -179,9 +179,7 @@ impl Wave {
                 continue;
             }
             stretch = match stretch {
-                Some(before) if whole_stretch => {
-                    Some(Extent::between(before.start.min(this.start), before.end().max(this.end())))
-                }
+                Some(before) if whole_stretch => Some(before.hull(this)),
                 other => {
                     asked.extend(other);
                     Some(this)
