@@ -135,9 +135,10 @@ impl Line {
         self.take(key)
     }
 
-    /// The first part for `stream` that starts within these pages.
+    /// The first part for `stream` that starts within these pages, or before them and holds the first.
     fn take_of(&mut self, stream: StreamId, file: FileId, pages: Extent) -> Option<Wanted> {
-        let within = self.parts.range((file, pages.start.0)..(file, pages.end().0));
+        let from = self.holds(file, pages.start.0).unwrap_or((file, pages.start.0));
+        let within = self.parts.range(from..(file, pages.end().0));
         let key = *within.into_iter().find(|(_, parts)| parts[0].stream == Some(stream))?.0;
         self.take(key)
     }
@@ -408,13 +409,13 @@ mod tests {
         for (start, stream) in [(300, sid), (200, sid), (250, other)] {
             queue.ahead.push_back(Wanted { turn: Turn::Ahead, stream: Some(stream), ..part(start) });
         }
-        queue.hurry(sid, FileId(1), Extent::new(180, 220));
+        queue.hurry(sid, FileId(1), Extent::new(210, 190));
         queue.urgent.push_back(part(400));
         let lines = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
         let [demand, urgent, ahead] = lines;
         let next = |_| take_next([&mut *demand, &mut *urgent, &mut *ahead], None);
         let order: alloc::vec::Vec<u64> = (0..4).map_while(next).map(|w| w.pages.start.0).collect();
-        assert_eq!(order, [200, 300, 400, 250]);
+        assert_eq!(order, [200, 300, 400, 250], "the first of them holds page 210, to which its reader has come");
     }
 
     #[test]
