@@ -193,7 +193,7 @@ impl Device {
     }
 
     /// The best time of requests of this size; or of the next smaller class that was timed, and what carrying the rest takes.
-    fn best_of(&self, bytes: Bytes) -> u64 {
+    pub(super) fn best_of(&self, bytes: Bytes) -> u64 {
         let class = class(bytes);
         let Some(timed) = (0..=class).rev().find(|&c| self.best(c) > 0) else { return 0 };
         let rest = if timed < class { bytes.0 - class_bytes_max(timed) } else { 0 };

@@ -79,7 +79,7 @@ impl Wave {
             && let Some(queue) = self.queues.get_mut(&device)
             && queue.waiting.len() < WAITING_MAX
         {
-            queue.waiting.insert(actor);
+            queue.waiting.insert(actor, missing);
         }
         let useful = self.use_pages(id, pages);
         if place == Place::Stray {
@@ -265,6 +265,7 @@ impl Wave {
             && let Some(queue) = self.queues.get_mut(&device)
             && pages.count <= queue.reader_max
         {
+            queue.waits_long = took.0 >= 2 * queue.device.best_of(pages.count.bytes()).max(1);
             // Where others wait too, a time says more of them than of the device, unless it is the shortest so far.
             let news = queue.device.latency().is_none_or(|latency| took < latency);
             if queue.waiting.is_empty() || news {

@@ -4,11 +4,14 @@
 //!  demand   somebody waits for it, or it lies beside what a reader of a crowded head brings himself     sent at once
 //!  near     it continues the latest request, or one in flight: a head is there already                   \
 //!  urgent   its reader waits, or will at its next read                                                     > while there is room
-//!  ahead    nobody waits for it                                                                          /
+//!  ahead    nobody waits for it; held back where readers fill the device by themselves                   /
 //! ```
 //!
 //! Worked example (test `a_trip_is_finished_before_the_head_moves_on`): urgent [100,132) and [900,932), the latest request ended
 //! at 900: [900,932) goes first, then [100,132).
+//!
+//! Readers fill a device where each of them waits for the others: nfs carries 61 pages in its latency of 1 ms, and sixteen readers of 64 KiB
+//! want 256 at once, 240 of them before any one's own; his take 4 ms instead of 1.3.
 
 use super::Config;
 use super::device::{Device, PIECE_MIN, Sent};
@@ -16,7 +19,7 @@ use super::stream::StreamId;
 use super::wholes::Wholes;
 use crate::decision::Why;
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 
 /// Trips that a head may stay with one reader while others wait: 13 MB and 136 ms on hdd; the slices of CFQ were of 100 ms.
 pub(super) const SLICE_TRIPS: u64 = 4;
@@ -154,16 +157,17 @@ impl Line {
     }
 }
 
-/// Demand in its order; else what starts at `near`, urgent or not; else what is urgent; else the rest.
+/// Demand in its order; else what starts at `near`, urgent or not; else what is urgent; else the rest, if that is not held back.
 pub(super) fn take_next(
-    [demand, urgent, ahead]: [&mut Line; 3],
+    [demand, urgent]: [&mut Line; 2],
+    mut ahead: Option<&mut Line>,
     near: Option<(FileId, u64)>,
 ) -> Option<Wanted> {
     demand
         .take_oldest()
-        .or_else(|| near.and_then(|key| urgent.take(key).or_else(|| ahead.take(key))))
+        .or_else(|| near.and_then(|key| urgent.take(key).or_else(|| ahead.as_mut()?.take(key))))
         .or_else(|| urgent.take_oldest())
-        .or_else(|| ahead.take_oldest())
+        .or_else(|| ahead?.take_oldest())
 }
 
 impl Queue {
@@ -177,7 +181,8 @@ impl Queue {
             urgent: Line::default(),
             ahead: Line::default(),
             wholes: Wholes::default(),
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            waits_long: false,
             last_end: (FileId(0), 0),
             run: 0,
             came: (FileId(0), 0),
@@ -218,6 +223,15 @@ impl Queue {
     /// Whether several readers wait for one head.
     pub(super) fn crowded_head(&self) -> bool {
         self.waiting.len() > 1 && self.device.trip_pages() > 0
+    }
+
+    /// Whether readers fill the device by themselves, and it is no head: each waits for the others, who miss twice what passes in a latency
+    /// and more. What is fetched ahead there comes no sooner than they would have come for it, and they come later.
+    pub(super) fn is_filled(&self) -> bool {
+        let pages: u64 = self.waiting.values().sum();
+        let others = pages - pages / (self.waiting.len() as u64).max(1);
+        let passing = self.device.bytes_per_latency().0;
+        self.waits_long && self.device.trip_pages() == 0 && PageCount(others).bytes().0 >= 2 * passing
     }
 
     /// What continues a request that is in flight, where several readers wait for a head: it is there already, and stays for as long
@@ -285,8 +299,10 @@ pub(super) struct Queue {
     pub(super) ahead: Line,
     /// What files of it that were left say of the next (R11).
     pub(super) wholes: Wholes,
-    /// Readers that wait for the device.
-    pub(super) waiting: BTreeSet<u32>,
+    /// Readers that wait for the device, and the pages that they miss.
+    pub(super) waiting: BTreeMap<u32, u64>,
+    /// Whether the latest of them to find nothing there took twice the time that its pages take at best.
+    pub(super) waits_long: bool,
     /// Where the latest request ended, and how many pages have gone out since it last jumped.
     pub(super) last_end: (FileId, u64),
     pub(super) run: u64,
@@ -382,7 +398,7 @@ mod tests {
         urgent.push_back(part(100));
         urgent.push_back(part(900));
         let mut next =
-            |near| take_next([&mut demand, &mut urgent, &mut ahead], near).map(|w| w.pages.start.0);
+            |near| take_next([&mut demand, &mut urgent], Some(&mut ahead), near).map(|w| w.pages.start.0);
         assert_eq!(next(Some((FileId(1), 900))), Some(900));
         assert_eq!(next(Some((FileId(1), 932))), Some(100));
         assert_eq!(next(None), None);
@@ -413,9 +429,35 @@ mod tests {
         queue.urgent.push_back(part(400));
         let lines = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
         let [demand, urgent, ahead] = lines;
-        let next = |_| take_next([&mut *demand, &mut *urgent, &mut *ahead], None);
+        let next = |_| take_next([&mut *demand, &mut *urgent], Some(&mut *ahead), None);
         let order: alloc::vec::Vec<u64> = (0..4).map_while(next).map(|w| w.pages.start.0).collect();
-        assert_eq!(order, [200, 300, 400, 250], "the first of them holds page 210, to which its reader has come");
+        assert_eq!(
+            order,
+            [200, 300, 400, 250],
+            "the first of them holds page 210, to which its reader has come"
+        );
+    }
+
+    /// The second worked example at the top; a head, and who does not wait longer for it, are another matter.
+    #[test]
+    fn sixteen_readers_fill_what_carries_sixty_pages_in_a_latency() {
+        let mut queue = Queue::new(&Config::default());
+        let filled = |queue: &mut Queue, slots, latency_us, readers: u32, long| {
+            queue.device = crate::wave::device::tests::play(slots, latency_us, 500);
+            queue.waiting = (0..readers).map(|actor| (actor, 16)).collect();
+            queue.waits_long = long;
+            queue.is_filled()
+        };
+        assert!(!filled(&mut queue, 16, 1_000, 0, true));
+        let passing = PageCount::holding(queue.device.bytes_per_latency()).0;
+        let enough = (2 * passing).div_ceil(16) as u32 + 1;
+        let by = |queue: &mut Queue, readers, long| filled(queue, 16, 1_000, readers, long);
+        assert_eq!([enough - 1, enough].map(|readers| by(&mut queue, readers, true)), [false, true]);
+        assert!(!by(&mut queue, enough, false), "they come as soon as one alone");
+        assert!(!filled(&mut queue, 1, 8_000, 1000, true), "to a head it matters in which order they come");
+        queue.device = crate::wave::device::tests::play(16, 1_000, 500);
+        queue.waiting = [(0, 1000)].into();
+        assert!(!queue.is_filled(), "nobody waits for himself");
     }
 
     #[test]
@@ -428,9 +470,9 @@ mod tests {
         queue.sent(Nanos(0), FileId(1), there);
         queue.urgent.push_back(part(900));
         queue.ahead.push_back(part(132));
-        queue.waiting.extend([7]);
+        queue.waiting.extend([(7, 1)]);
         assert_eq!(queue.continued(), None, "nobody else waits");
-        queue.waiting.extend([8]);
+        queue.waiting.extend([(8, 1)]);
         assert_eq!(queue.continued(), Some((FileId(1), 132)), "before what is urgent elsewhere");
         queue.sent(Nanos(0), FileId(1), Extent::new(132, slice));
         queue.ahead.push_back(part(132 + slice));
@@ -448,7 +490,7 @@ mod tests {
         assert_eq!(queue.joined(), None, "nothing that it continues is on its way");
         queue.sent(Nanos(0), FileId(1), Extent::new(100, 32));
         assert_eq!(queue.joined(), Some((FileId(1), 132)));
-        queue.waiting.extend([7]);
+        queue.waiting.extend([(7, 1)]);
         assert_eq!(queue.joined(), None, "who waits comes sooner so");
         queue.waiting.clear();
         queue.sent(Nanos(0), FileId(1), Extent::new(132, 163));
@@ -477,7 +519,7 @@ mod tests {
         let [mut demand, mut urgent, mut ahead] = [Line::default(), Line::default(), Line::default()];
         urgent.push_back(part(900));
         demand.push_back(part(5000));
-        let next = take_next([&mut demand, &mut urgent, &mut ahead], Some((FileId(1), 900)));
+        let next = take_next([&mut demand, &mut urgent], Some(&mut ahead), Some((FileId(1), 900)));
         assert_eq!(next.map(|w| w.pages.start.0), Some(5000));
     }
 }

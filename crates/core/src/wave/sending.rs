@@ -12,6 +12,9 @@
 //!    Fetch [86,107)   nothing meets it
 //! ```
 //!
+//! What nobody waits for is held back while half of the memory is out unread, and where readers fill the device by themselves
+//! (queue.rs): it would come no sooner than they come for it, and they later.
+//!
 //! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: 300 streams of
 //! 100 KB/s in 128 MiB on a disk get all of their 30 MB/s instead of 27.2 (T15).
 
@@ -32,6 +35,7 @@ impl Wave {
         loop {
             let earned = self.earned();
             let (streams, most) = (self.active(), PageCount(self.room()));
+            let full = self.out() >= self.room();
             let queue = self.queues.get_mut(&device)?;
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
             let continued = queue.continued().or_else(|| queue.joined());
@@ -48,8 +52,9 @@ impl Wave {
             if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + earned {
                 return None;
             }
-            let line = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
-            let mut wanted = take_next(line, near)?;
+            let held = full || queue.is_filled();
+            let ahead = if held { None } else { Some(&mut queue.ahead) };
+            let mut wanted = take_next([&mut queue.demand, &mut queue.urgent], ahead, near)?;
             if queue.device.trip_pages() > 0 {
                 self.lengthen(now, &mut wanted);
             }
@@ -137,5 +142,26 @@ impl Wave {
         }
         let device = f.device;
         self.queue(device).line(wanted.turn).push_back(Wanted { pages, ..wanted });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::tests::fetched_ahead;
+    use super::*;
+    use crate::decision::Why;
+
+    /// Of 8 MiB 1,024 pages are half.
+    #[test]
+    fn what_nobody_waits_for_stays_while_half_of_the_memory_is_out() {
+        let goes = |out: u64, turn: Turn| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, out), 300);
+            wave.memory_believed = 2048;
+            let pages = Extent::new(8192, 32);
+            wave.want(Wanted { file: FileId(0), pages, turn, why: Why("R2 next"), stream: Some(sid) });
+            wave.poll(Nanos(0)).is_some()
+        };
+        assert_eq!([1023, 1024].map(|out| goes(out, Turn::Ahead)), [true, false]);
+        assert!(goes(1024, Turn::Urgent), "its reader waits");
     }
 }

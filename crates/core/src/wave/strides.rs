@@ -27,7 +27,8 @@
 //! Where its reader goes on behind each run, it is the first read of a longer one: a tensor in every fourth place, a record that the
 //! kernel reads in pieces. From the fourth on, a run is fetched whole, as long as two of the last three were read on about alike; else,
 //! where he went on behind every other at least (three are let pass), as long as those that ended were (R9). What is fetched so
-//! belongs to the stride: reads in it begin no stream.
+//! belongs to the stride: reads in it begin no stream. It is fetched whole only where half of the memory has room for two such runs
+//! beside what others have out.
 //!
 //! ```text
 //! 256 pages in every 1024, page by page          read 0..256   1024..1280   2048..2304   3072
@@ -106,6 +107,8 @@ impl Wave {
     pub(super) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
         let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
+        let others = if s.whole > 0 { 0 } else { self.out_of_others(s) };
+        let room = self.room().saturating_sub(others);
         // Gaps are no speculation, but three times as much as that may be is enough for any device and for who looks after it.
         let most = (3 * SPECULATION_MAX).max(self.earned());
         let enough = self.enough(&self.files[&s.file]);
@@ -117,7 +120,7 @@ impl Wave {
         if f.random {
             return;
         }
-        let run = whole_run(f, s, PageCount(memory), speculation);
+        let run = whole_run(f, s, [memory, room], speculation);
         let before = core::mem::replace(&mut s.whole, if run > first { run } else { 0 });
         let news = before == 0 && run > first;
         if news {
@@ -226,13 +229,13 @@ impl Wave {
 }
 
 /// Pages of a stride's next runs with what its reader will read on behind them (R9), the run alone where he does not.
-fn whole_run(f: &File, s: &Stream, memory: PageCount, speculation: u64) -> u64 {
+fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -> u64 {
     let Course::Stride { period, run } = s.course else { return s.request };
     // Three may be the turning points of one who goes to and fro.
     let seen = if s.reads > STRIDE_READS { read_on(f, s) } else { 0 };
     let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
     let goes_on = match seen.min(speculation.saturating_sub(run)) {
-        0 if begins => f.runs().promise(run, memory, PageCount(0)).map_or(0, |w| w.0),
+        0 if begins => f.runs().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
         seen => seen,
     };
     let whole = match run + goes_on {
@@ -240,7 +243,9 @@ fn whole_run(f: &File, s: &Stream, memory: PageCount, speculation: u64) -> u64 {
         whole if goes_on > 0 && about(whole, s.whole) => s.whole,
         whole => whole,
     };
-    whole.min(period.unsigned_abs())
+    // This one and the next are out at once, or neither is fetched whole.
+    let whole = whole.min(period.unsigned_abs());
+    if 2 * whole <= room { whole } else { run }
 }
 
 /// Pages that were read on behind the runs of a stride before its latest: what two of the last three have about alike, for some may
