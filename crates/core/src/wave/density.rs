@@ -56,8 +56,8 @@ const CHANCE_BITS: u64 = 14;
 const REGIONS_MAX: usize = 4096;
 /// Where gaps are dear, so much of what is fetched must not have been read: three quarters.
 const NEW_DEAR: (u64, u64) = (3, 4);
-/// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB; each page read out of them
-/// lets as many more be bought as one in [`THICK`] is worth.
+/// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB, and no more than a quarter of what memory
+/// holds; each page read out of them lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
 /// Pages of the part that is bought to learn what the device carries,
 const PART: u64 = 1024;
@@ -115,6 +115,13 @@ pub(crate) struct Terms {
     pub(crate) most: u64,
 }
 
+impl Terms {
+    /// Pages of thin regions that may be out before any of them is read.
+    fn thin_max(&self) -> u64 {
+        THIN_MAX.min(self.most)
+    }
+}
+
 /// Random reads of one file, by region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Density {
@@ -145,6 +152,7 @@ impl Density {
         self.reads += 1;
         self.worn.count(pages.count.0, wait_ns);
         let Terms { gaps_are_cheap, overlaps, rate_is_known, most } = terms;
+        let thin_max = terms.thin_max();
         let mut bought = None;
         let mut part_paid_ns = None;
         for (s, scale) in SCALES.into_iter().enumerate() {
@@ -187,7 +195,7 @@ impl Density {
             let missing = if thin && !proved { missing } else { 0 };
             let why = if proved {
                 "R11 regions like this filled"
-            } else if bought.is_none() && self.thin + missing <= THIN_MAX && RENT * region.paid_ns >= price_ns
+            } else if bought.is_none() && self.thin + missing <= thin_max && RENT * region.paid_ns >= price_ns
             {
                 "R11 rent paid"
             } else {
@@ -206,7 +214,7 @@ impl Density {
             let number = pages.start.0 / PART;
             let extent = on_grid(PART, number, end_of_file);
             let (missing, price_ns) = price(extent);
-            if RENT * paid_ns >= price_ns && self.thin + missing <= THIN_MAX {
+            if RENT * paid_ns >= price_ns && self.thin + missing <= thin_max {
                 self.part_next = self.reads + PART_READS;
                 let why = "R11 a part, to learn the price";
                 bought = Some(((s as u8, number), extent, why, missing, false));
@@ -251,7 +259,7 @@ impl Density {
         let (missing, price_ns) = price(beside.pages);
         let a_trip = terms.overlaps == Some(false);
         let paid = !a_trip && thick && missing > 0 && RENT * wait_ns >= price_ns;
-        if !paid || beside.pages.count.0 > terms.most || self.thin + missing > THIN_MAX {
+        if !paid || beside.pages.count.0 > terms.most || self.thin + missing > terms.thin_max() {
             return None;
         }
         self.places.grown(beside, self.reads);

@@ -78,8 +78,9 @@ impl Wave {
         }
         let held_up = self.streams.get(sid).is_some_and(|s| self.is_held_up(s));
         self.robbed_now += u64::from(!held_up);
+        let again_alone = self.streams.get(sid).is_some_and(|s| self.reads_again_alone(s));
         if !held_up && THRASHED_SHARE * self.robbed_now > self.active() {
-            self.believe_less();
+            self.believe_less(again_alone);
         }
         self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
         match self.streams.get(sid).map(|s| s.course) {
@@ -111,10 +112,19 @@ impl Wave {
         }
     }
 
-    /// What was out did not fit: an eighth less of the memory is believed in, though no less than half of what is out.
-    fn believe_less(&mut self) {
+    /// What was out did not fit: an eighth less of the memory is believed in, though no less than half of what is out. Who reads again alone
+    /// has no room for more than that.
+    fn believe_less(&mut self, again_alone: bool) {
         let less = self.memory_believed - self.memory_believed / 8;
-        self.memory_believed = less.max(self.unread / 2).max(256);
+        let left = if again_alone { self.unread + self.unread / 7 } else { u64::MAX };
+        self.memory_believed = less.min(left).max(self.unread / 2).max(256);
+    }
+
+    /// Whether a stream is read again from a head, by who is the only one to read: what is kept of that leaves him no room for what he has ahead,
+    /// and a head that stands before what he reads next needs little.
+    fn reads_again_alone(&self, s: &Stream) -> bool {
+        let head = || self.files.get(&s.file).is_some_and(|f| self.is_head(f));
+        self.active() <= 1 && s.reads_again() && head()
     }
 
     /// Whether what is out fills so little of the memory believed in that it can lose no page for lack of it.
@@ -161,7 +171,8 @@ impl Wave {
         let short =
             self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE;
         if short {
-            self.believe_less();
+            let below = self.streams.below(&self.files[&id].forward, pages.start);
+            self.believe_less(below.is_some_and(|s| self.reads_again_alone(s)));
         }
         self.forget(id, pages, true);
         if few && head {
@@ -409,6 +420,22 @@ mod tests {
         assert!(there(4 << 30, 40));
         assert!(!there(4 << 30, 80), "more than a quarter of it");
         assert!(!there(8 << 20, 40), "what is out fills more than a sixteenth of 8 MiB");
+    }
+
+    /// 464 pages are ahead of who reads each page twice, and some of them are gone: so many are too many. On s3, and for who reads each once, it is
+    /// an eighth less.
+    #[test]
+    fn who_reads_again_has_what_is_left() {
+        let believed = |slots: usize, request: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(1000, 464), 1400);
+            wave.queue(0).device = play(slots, 8_000, 500);
+            wave.memory_believed = 2048;
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.first, s.request, s.reads) = (480, request, 20);
+            wave.thrashed(Nanos(1), sid, Extent::new(1000, 26));
+            wave.memory_believed
+        };
+        assert_eq!((believed(1, 52), believed(1, 26), believed(16, 52)), (530, 1792, 1792));
     }
 
     /// Two wait for a head, and one of them takes what comes as it comes: what he loses tells nothing while what is out fits.

@@ -17,9 +17,10 @@ use super::plan::LOOKED;
 use super::queue::{Queue, SLICE_TRIPS, piece_pages};
 use super::shares::{AHEAD_MIN, UNITS_FIRST};
 use super::stream::{Course, Stream, StreamId};
+use super::strides::STRIDE_READS;
 use super::{File, Wave};
 use crate::decision::Why;
-use crate::units::{Bytes, Nanos, PageCount};
+use crate::units::{Bytes, Nanos, PAGE_SIZE, PageCount};
 
 /// A device that answers so soon has told what it carries before it matters how much is ahead of whom.
 const SOON: Nanos = Nanos::from_ms(20);
@@ -132,7 +133,7 @@ impl Wave {
         let share = if s.reads_again() { share - share / AGAIN } else { share };
         let share = share.min(self.left_by_others(s));
         if share < target {
-            (target, why) = (share, Why("R13 share of memory"));
+            (target, why) = (self.least(f, s, share), Why("R13 share of memory"));
         }
         // What the program says it needs, it needs; of what is behind that it would have said so (R15).
         let said = f.needed.until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
@@ -225,8 +226,24 @@ impl Wave {
     /// come as in the last: they are counted three times.
     pub(super) fn share_asked_for(&self, f: &File) -> u64 {
         let (active, new) = (self.active(), self.newcomers());
-        let streams = if self.trip(f) > 0 { active + 3 * new } else { active + new };
-        self.asked_for(f, self.share_of(streams))
+        let streams = (if self.trip(f) > 0 { active + 3 * new } else { active + new }).max(1);
+        let share = self.room() / streams;
+        if share >= AHEAD_MIN { self.asked_for(f, share) } else { self.asked_for(f, self.room()) / streams }
+    }
+
+    /// What a stream has ahead of it for its share of memory: no less than four pages. Where streams are so many that they have less, it has whole
+    /// reads, for part of one brings nothing: one at least, and none where memory does not hold what all of them read by their turns beside what
+    /// is out. A head brings them with what their reader waits for; it would come for them alone as well for him.
+    ///
+    /// 512 streams in 8 MiB, 2 pages for each. In reads of a page 2 are ahead; in reads of two pages one is, while no more than 1792 - 2 * 512 are
+    /// out; in reads of four none: 2048 pages come between two turns.
+    fn least(&self, f: &File, s: &Stream, share: u64) -> u64 {
+        if share >= AHEAD_MIN || s.reads <= STRIDE_READS {
+            return share.max(AHEAD_MIN);
+        }
+        let alone = self.trip(f) > 0 && !s.waited;
+        let fits = self.out() + s.request * self.active() <= self.config.memory.0 / PAGE_SIZE / 8 * 7;
+        if alone || !fits { 0 } else { (share / s.request.max(1)).max(1) * s.request }
     }
 
     /// Pages in vain that a wait is worth: those that come in an eighth of its time (R9). 24 on hdd, 82 on s3, 3 on nfs.
@@ -257,7 +274,7 @@ mod tests {
     use super::super::stream::tests::fetched_ahead;
     use super::super::stream::{Course, Stream};
     use crate::decision::Why;
-    use crate::units::{Extent, FileId, Nanos};
+    use crate::units::{Bytes, Extent, FileId, Nanos};
 
     /// 8 MiB are 1024 pages for one reader of s3, 32 of the smallest requests.
     #[test]
@@ -275,6 +292,23 @@ mod tests {
         assert_eq!(cut(&s, 1024), 2000 - 992);
         wave.memory_believed = 262_144;
         assert!(f(&wave).0 >= 100, "{:?}", f(&wave));
+    }
+
+    /// 512 streams in 8 MiB: the worked example of [`Wave::least`], by pages of a read, and of pages out.
+    #[test]
+    fn where_streams_have_two_pages_each_they_have_whole_reads() {
+        let least = |slots: usize, reads: u64, request: u64, out: u64, waited: bool| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, out), 300);
+            wave.queue(0).device = play(slots, 8_000, 500);
+            (wave.config.memory, wave.active_now) = (Bytes(8 << 20), 512);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.request, s.reads, s.waited) = (request, reads, waited);
+            wave.least(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap(), 2)
+        };
+        assert_eq!([1, 2, 4].map(|request| least(16, 9, request, 64, false)), [2, 2, 0]);
+        assert_eq!([768, 769].map(|out| least(16, 9, 2, out, false)), [2, 0]);
+        assert_eq!([false, true].map(|waited| least(1, 9, 2, 64, waited)), [0, 2], "a head");
+        assert_eq!(least(16, 3, 4, 64, false), AHEAD_MIN, "nobody knows yet how many they are");
     }
 
     /// 16 streams share 8 MiB, 64 pages each; others had more when they were fewer, and have 1,780 of the 1,792 out.
