@@ -9,6 +9,7 @@ use super::density::Terms;
 use super::glides::is_glide;
 use super::in_step::by_chance;
 use super::locate::Place;
+use super::queue::Queue;
 use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
@@ -172,6 +173,10 @@ impl Wave {
             self.mark_active(now, sid);
             return;
         }
+        if self.files.get(&id).and_then(|f| self.queues.get(&f.device)).is_some_and(Queue::is_filled) {
+            return;
+        }
+        let Some(s) = self.streams.get_mut(sid) else { return };
         match s.course {
             Course::Seed => self.plan_seed(now, sid, pages, missing),
             Course::Stride { .. } => {
@@ -468,6 +473,9 @@ impl Wave {
         let end_of_file = f.end;
         self.press(sid);
         let (target, why) = self.target(sid, why, came);
+        if target == 0 {
+            return;
+        }
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];
         let down = s.course == Course::Backward;

@@ -52,10 +52,7 @@ impl Wave {
             if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + earned {
                 return None;
             }
-            if queue.demand.is_empty() && queue.is_filled() {
-                return None;
-            }
-            let ahead = if full { None } else { Some(&mut queue.ahead) };
+            let ahead = if full || queue.is_filled() { None } else { Some(&mut queue.ahead) };
             let mut wanted = take_next([&mut queue.demand, &mut queue.urgent], ahead, near)?;
             if queue.device.trip_pages() > 0 {
                 self.lengthen(now, &mut wanted);
