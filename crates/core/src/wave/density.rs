@@ -111,7 +111,7 @@ pub(crate) struct Terms {
     pub(crate) overlaps: Option<bool>,
     /// Whether the bytes a second that a price is reckoned with were seen, and are no guess.
     pub(crate) rate_is_known: bool,
-    /// Pages of a region at most: a quarter of what memory holds.
+    /// Pages of a region at most: a quarter of what memory holds; none while what was bought has not paid for itself (account.rs).
     pub(crate) most: u64,
 }
 

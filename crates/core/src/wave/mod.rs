@@ -22,9 +22,9 @@
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one; who hops from run to run so near on a head reads on, by half a window at a time (hops.rs) | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on; where one has waited, those as far as it go on with it | reads |
-//! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (density.rs), sooner where those like it filled (fills.rs), and beside it with the first read there (beside.rs), a file when those before it came to theirs (wholes.rs) | timed reads |
+//! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (density.rs), sooner where those like it filled (fills.rs), and beside it with the first read there (beside.rs), a file when those before it came to theirs (wholes.rs), as long as it pays for itself (account.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and, from one in 64 streams on, takes an eighth off the memory believed in, unless he waited for a head that was with others and what is out fits; a few that somebody was to come to and that are seen to be gone are fetched again, many take an eighth off too; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, only long runs are fetched ahead of, by a head not where others have been, and nothing is bought, but for a little on trial (trials.rs) | arrivals; else never |
-//! | R13 shares | streams share half of the memory (seven eighths where what was read goes first; a quarter less for who reads most pages twice), as far as others have left it, and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it, where requests overlap no less than what a wait is worth; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes | none |
+//! | R13 shares | streams share half of the memory (seven eighths where what was read goes first; a quarter less for who reads most pages twice), as far as others have left it, and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it, where requests overlap no less than what a wait is worth; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes; a share of less than four pages is whole reads or nothing, and nothing goes ahead to a device that its readers fill | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
 //! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | advice |
 //!
@@ -37,6 +37,7 @@
 //! read [10,12)   fetch [18,2208)  mark 560    R3 waited: three connections of 100 MB/s carry 2196 pages in one latency
 //! ```
 
+mod account;
 mod beside;
 mod by_turns;
 mod columns;
@@ -73,6 +74,7 @@ use crate::table::{PageBit, PageTable};
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
 use crate::window::Window;
+use account::Account;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use columns::{Column, Taken};
@@ -120,6 +122,8 @@ struct File {
     /// The newest seed that was read a third time.
     third_newest: u64,
     density: Density,
+    /// Whether what is bought there pays for itself (R11).
+    account: Account,
     /// Reads told that went elsewhere than those before them, and whether a reader of it went on with another file (R11).
     places: u64,
     left: bool,
@@ -458,6 +462,7 @@ impl Wave {
             fates_newest: 0,
             third_newest: 0,
             density: Density::default(),
+            account: Account::default(),
             places: 0,
             left: false,
             lengths: Lengths::default(),

@@ -17,7 +17,7 @@ use super::strides::STRIDE_READS;
 use super::{Advice, Look, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
 use crate::window::Window;
 
@@ -67,6 +67,7 @@ impl Wave {
             && let Some(f) = self.files.get_mut(&id)
         {
             f.density.served(pages.start, marked * SAMPLE);
+            f.account.served(marked * SAMPLE);
         }
         self.leave_stride(id, actor, place, pages);
         self.leave_behind(id, actor, place, pages);
@@ -173,7 +174,7 @@ impl Wave {
             self.mark_active(now, sid);
             return;
         }
-        if self.files.get(&id).and_then(|f| self.queues.get(&f.device)).is_some_and(Queue::is_filled) {
+        if self.has_enough(id) {
             return;
         }
         let Some(s) = self.streams.get_mut(sid) else { return };
@@ -231,6 +232,13 @@ impl Wave {
                 }
             }
         }
+    }
+
+    /// R13: whether nothing is asked for ahead in this file: readers fill its device by themselves, and memory was seen to be short, so that some of
+    /// what came before them would be gone. Where there is room it may as well come before them.
+    fn has_enough(&self, id: FileId) -> bool {
+        let queue = self.files.get(&id).and_then(|f| self.queues.get(&f.device));
+        PageCount(self.memory_believed).bytes() < self.config.memory && queue.is_some_and(Queue::is_filled)
     }
 
     /// A reader is heard of for the first time since he got what he had waited for: within two latencies he takes it at once.
@@ -421,11 +429,15 @@ impl Wave {
         let Some(queue) = self.queues.get(&f.device) else { return };
         let Some(latency) = queue.device.latency() else { return };
         let rate = queue.device.bulk_rate();
+        let head = queue.device.trip_pages() > 0;
+        let carried = u128::from(latency.0) * u128::from(rate) / 1_000_000_000;
+        let way = PageCount::holding(Bytes(carried as u64)).0;
+        f.account.waited(pages.count.0, way);
         let terms = Terms {
             gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
             overlaps: (queue.device.weighed() || queue.device.is_head()).then(|| queue.device.overlaps()),
             rate_is_known: queue.device.rate().is_some(),
-            most: self.memory_believed / 4,
+            most: if f.account.allows(self.memory_believed) { self.memory_believed / 4 } else { 0 },
         };
         let table = &f.table;
         let price = |region: Extent| {
@@ -436,6 +448,9 @@ impl Wave {
         let Some((region, why)) = f.density.read(pages, latency.0, f.end, terms, price) else {
             return;
         };
+        // To a head each of its holes is a way.
+        let ways = if head { table.holes(region).count() as u64 } else { 1 };
+        f.account.bought(price(region).0, ways, way);
         self.buy(now, id, pages, region, Why(why));
     }
 

@@ -24,6 +24,7 @@ impl Wave {
         let marks = f.table.clear(PageBit::Mark, pages).0;
         if marks > 0 {
             f.density.served(pages.start, marks * SAMPLE);
+            f.account.served(marks * SAMPLE);
             self.touch_leaves(id, pages);
         }
         let passed = if marks > 0 { self.passed(now, id, pages) } else { None };

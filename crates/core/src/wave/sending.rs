@@ -12,8 +12,8 @@
 //!    Fetch [86,107)   nothing meets it
 //! ```
 //!
-//! What nobody waits for is held back while half of the memory is out unread, or seven eighths where requests overlap. And where readers fill the
-//! device by themselves (queue.rs) only demand goes: all else would come no sooner than they come for it, and they later.
+//! What nobody waits for is held back while half of the memory is out unread, seven eighths where requests overlap, and where readers fill the
+//! device by themselves (queue.rs): it would come no sooner than they come for it, and they later.
 //!
 //! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: 300 streams of
 //! 100 KB/s in 128 MiB on a disk get all of their 30 MB/s instead of 27.2 (T15).
