@@ -2,19 +2,19 @@
 //!
 //! A region is bought on the word of the reads before it, and memory may lose it before those come that it was bought for. So accounts are kept, in
 //! pages that the device could have carried: what was bought and the ways to it, against what was read of it and the waits that it saved. Who
-//! has spent as much as memory holds, and a sixty-fourth of all waits, more than came back, buys nothing until it has.
+//! has spent as much as memory holds, and a thirty-second of all waits, more than came back, buys nothing until it has.
 //!
 //! ```text
 //! hdd, where a way is worth 195 pages, and 8 MiB of memory, 2048 pages; reads of 4 pages
-//!   2 regions of 256 pages, of which 16 were read in 4 places: 5 ways and 240 pages each      2430 > 2048 + 8 * 195 / 64 after 8 waits
-//!   a read was served out of them, 4 pages and the way to them                                2231 > 2072
+//!   2 regions of 256 pages, of which 16 were read in 4 places: 5 ways and 240 pages each      2430 > 2048 + 8 * 195 / 32 after 8 waits
+//!   a read was served out of them, 4 pages and the way to them                                2231 > 2096
 //!   another                                                                                   2032: the next may be bought
 //! ```
 //!
 //! Where memory is large nothing of this is felt: 1 GiB is 262,144 pages.
 
 /// One part in so many of all waits may be spent in vain.
-const VAIN_SHARE: u64 = 64;
+const VAIN_SHARE: u64 = 32;
 
 /// What buying in a file took and brought, in pages.
 #[derive(Clone, Copy, Debug, Default)]

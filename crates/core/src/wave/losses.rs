@@ -444,7 +444,7 @@ mod tests {
         let believed = |takes_at_once: bool, waiting: u32, memory: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(1000, 1600), 2599);
             wave.queue(0).device = play(1, 8_000, 500);
-            wave.queue(0).waiting.extend((0..waiting).map(|actor| (actor, 1)));
+            wave.queue(0).waiting.extend(0..waiting);
             wave.streams.get_mut(sid).unwrap().takes_at_once = takes_at_once;
             wave.memory_believed = memory;
             wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });

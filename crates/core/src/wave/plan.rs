@@ -77,11 +77,15 @@ impl Wave {
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.trials.missed(missing);
         let device = self.files[&id].device;
-        if missing > 0
+        let lacking = pages.count.0 - self.files[&id].table.count(PageBit::Present, pages).0;
+        if lacking > 0
             && let Some(queue) = self.queues.get_mut(&device)
-            && queue.waiting.len() < WAITING_MAX
+            && queue.lacking.len() < WAITING_MAX
         {
-            queue.waiting.insert(actor, missing);
+            queue.lacking.insert(actor, lacking);
+            if missing > 0 {
+                queue.waiting.insert(actor);
+            }
         }
         let useful = self.use_pages(id, pages);
         if place == Place::Stray {
@@ -266,6 +270,9 @@ impl Wave {
         let device = f.device;
         if let Some(queue) = self.queues.get_mut(&device) {
             queue.waiting.remove(&actor);
+            if queue.lacking.remove(&actor).is_some() {
+                queue.waits_long = took.0 >= 2 * queue.device.best_of(pages.count.bytes()).max(1);
+            }
         }
         self.touch_leaves(latest.file, pages);
         if took.0 <= HIT_NS_MAX + COPY_NS * pages.count.0 {
@@ -278,7 +285,6 @@ impl Wave {
             && let Some(queue) = self.queues.get_mut(&device)
             && pages.count <= queue.reader_max
         {
-            queue.waits_long = took.0 >= 2 * queue.device.best_of(pages.count.bytes()).max(1);
             // Where others wait too, a time says more of them than of the device, unless it is the shortest so far.
             let news = queue.device.latency().is_none_or(|latency| took < latency);
             if queue.waiting.is_empty() || news {

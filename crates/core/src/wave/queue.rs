@@ -19,7 +19,7 @@ use super::stream::StreamId;
 use super::wholes::Wholes;
 use crate::decision::Why;
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Trips that a head may stay with one reader while others wait: 13 MB and 136 ms on hdd; the slices of CFQ were of 100 ms.
 pub(super) const SLICE_TRIPS: u64 = 4;
@@ -181,7 +181,8 @@ impl Queue {
             urgent: Line::default(),
             ahead: Line::default(),
             wholes: Wholes::default(),
-            waiting: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            lacking: BTreeMap::new(),
             waits_long: false,
             last_end: (FileId(0), 0),
             run: 0,
@@ -225,11 +226,11 @@ impl Queue {
         self.waiting.len() > 1 && self.device.trip_pages() > 0
     }
 
-    /// Whether readers fill the device by themselves, and it is no head: each waits for the others, who miss twice what passes in a latency
+    /// Whether readers fill the device by themselves, and it is no head: each waits for the others, who lack twice what passes in a latency
     /// and more. What is fetched ahead there comes no sooner than they would have come for it, and they come later.
     pub(super) fn is_filled(&self) -> bool {
-        let pages: u64 = self.waiting.values().sum();
-        let others = pages - pages / (self.waiting.len() as u64).max(1);
+        let pages: u64 = self.lacking.values().sum();
+        let others = pages - pages / (self.lacking.len() as u64).max(1);
         let passing = self.device.bytes_per_latency().0;
         self.waits_long && self.device.trip_pages() == 0 && PageCount(others).bytes().0 >= 2 * passing
     }
@@ -299,9 +300,11 @@ pub(super) struct Queue {
     pub(super) ahead: Line,
     /// What files of it that were left say of the next (R11).
     pub(super) wholes: Wholes,
-    /// Readers that wait for the device, and the pages that they miss.
-    pub(super) waiting: BTreeMap<u32, u64>,
-    /// Whether the latest of them to find nothing there took twice the time that its pages take at best.
+    /// Readers that wait for the device.
+    pub(super) waiting: BTreeSet<u32>,
+    /// Readers to whom pages are to come, under way or not, and how many.
+    pub(super) lacking: BTreeMap<u32, u64>,
+    /// Whether the latest of them to have got his took twice the time that his pages take at best.
     pub(super) waits_long: bool,
     /// Where the latest request ended, and how many pages have gone out since it last jumped.
     pub(super) last_end: (FileId, u64),
@@ -444,7 +447,7 @@ mod tests {
         let mut queue = Queue::new(&Config::default());
         let filled = |queue: &mut Queue, slots, latency_us, readers: u32, long| {
             queue.device = crate::wave::device::tests::play(slots, latency_us, 500);
-            queue.waiting = (0..readers).map(|actor| (actor, 16)).collect();
+            queue.lacking = (0..readers).map(|actor| (actor, 16)).collect();
             queue.waits_long = long;
             queue.is_filled()
         };
@@ -456,7 +459,7 @@ mod tests {
         assert!(!by(&mut queue, enough, false), "they come as soon as one alone");
         assert!(!filled(&mut queue, 1, 8_000, 1000, true), "to a head it matters in which order they come");
         queue.device = crate::wave::device::tests::play(16, 1_000, 500);
-        queue.waiting = [(0, 1000)].into();
+        queue.lacking = [(0, 1000)].into();
         assert!(!queue.is_filled(), "nobody waits for himself");
     }
 
@@ -470,9 +473,9 @@ mod tests {
         queue.sent(Nanos(0), FileId(1), there);
         queue.urgent.push_back(part(900));
         queue.ahead.push_back(part(132));
-        queue.waiting.extend([(7, 1)]);
+        queue.waiting.extend([7]);
         assert_eq!(queue.continued(), None, "nobody else waits");
-        queue.waiting.extend([(8, 1)]);
+        queue.waiting.extend([8]);
         assert_eq!(queue.continued(), Some((FileId(1), 132)), "before what is urgent elsewhere");
         queue.sent(Nanos(0), FileId(1), Extent::new(132, slice));
         queue.ahead.push_back(part(132 + slice));
@@ -490,7 +493,7 @@ mod tests {
         assert_eq!(queue.joined(), None, "nothing that it continues is on its way");
         queue.sent(Nanos(0), FileId(1), Extent::new(100, 32));
         assert_eq!(queue.joined(), Some((FileId(1), 132)));
-        queue.waiting.extend([(7, 1)]);
+        queue.waiting.extend([7]);
         assert_eq!(queue.joined(), None, "who waits comes sooner so");
         queue.waiting.clear();
         queue.sent(Nanos(0), FileId(1), Extent::new(132, 163));

@@ -345,7 +345,7 @@ mod tests {
         let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
         let queue = wave.queue(0);
         queue.device = play(1, 8_000, 500);
-        queue.waiting.extend([(0, 1), (1, 1)]);
+        queue.waiting.extend([0, 1]);
         wave.streams.get_mut(sid).unwrap().takes_at_once = true;
         wave.memory_believed = 32_768;
         let mut stays_among = |streams| {
