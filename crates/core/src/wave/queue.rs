@@ -157,17 +157,19 @@ impl Line {
     }
 }
 
-/// Demand in its order; else what starts at `near`, urgent or not; else what is urgent; else the rest, if that is not held back.
+/// Demand in its order; else what starts at `near`, urgent or not; else what is urgent; else the rest, unless memory is full of the like. None of
+/// that where it is held back.
 pub(super) fn take_next(
     [demand, urgent]: [&mut Line; 2],
     mut ahead: Option<&mut Line>,
     near: Option<(FileId, u64)>,
+    full: bool,
 ) -> Option<Wanted> {
     demand
         .take_oldest()
         .or_else(|| near.and_then(|key| urgent.take(key).or_else(|| ahead.as_mut()?.take(key))))
         .or_else(|| urgent.take_oldest())
-        .or_else(|| ahead?.take_oldest())
+        .or_else(|| ahead.filter(|_| !full)?.take_oldest())
 }
 
 impl Queue {
@@ -400,11 +402,30 @@ mod tests {
         let [mut demand, mut urgent, mut ahead] = [Line::default(), Line::default(), Line::default()];
         urgent.push_back(part(100));
         urgent.push_back(part(900));
-        let mut next =
-            |near| take_next([&mut demand, &mut urgent], Some(&mut ahead), near).map(|w| w.pages.start.0);
+        let mut next = |near| {
+            take_next([&mut demand, &mut urgent], Some(&mut ahead), near, false).map(|w| w.pages.start.0)
+        };
         assert_eq!(next(Some((FileId(1), 900))), Some(900));
         assert_eq!(next(Some((FileId(1), 932))), Some(100));
         assert_eq!(next(None), None);
+    }
+
+    /// Memory is full of what is out unread: of what nobody waits for only what continues the latest request goes, for a part of a window is
+    /// of little use, and coming back for the rest is a trip.
+    #[test]
+    fn a_window_is_finished_though_memory_is_full() {
+        let next = |near: u64, held: bool| {
+            let [mut demand, mut urgent, mut ahead] = [Line::default(), Line::default(), Line::default()];
+            ahead.push_back(part(100));
+            ahead.push_back(part(900));
+            let ahead = (!held).then_some(&mut ahead);
+            let next = take_next([&mut demand, &mut urgent], ahead, Some((FileId(1), near)), true);
+            next.map(|w| w.pages.start.0)
+        };
+        assert_eq!(
+            [(900, false), (132, false), (900, true)].map(|(near, held)| next(near, held)),
+            [Some(900), None, None]
+        );
     }
 
     #[test]
@@ -432,7 +453,7 @@ mod tests {
         queue.urgent.push_back(part(400));
         let lines = [&mut queue.demand, &mut queue.urgent, &mut queue.ahead];
         let [demand, urgent, ahead] = lines;
-        let next = |_| take_next([&mut *demand, &mut *urgent], Some(&mut *ahead), None);
+        let next = |_| take_next([&mut *demand, &mut *urgent], Some(&mut *ahead), None, false);
         let order: alloc::vec::Vec<u64> = (0..4).map_while(next).map(|w| w.pages.start.0).collect();
         assert_eq!(
             order,
@@ -522,7 +543,7 @@ mod tests {
         let [mut demand, mut urgent, mut ahead] = [Line::default(), Line::default(), Line::default()];
         urgent.push_back(part(900));
         demand.push_back(part(5000));
-        let next = take_next([&mut demand, &mut urgent], Some(&mut ahead), Some((FileId(1), 900)));
+        let next = take_next([&mut demand, &mut urgent], Some(&mut ahead), Some((FileId(1), 900)), false);
         assert_eq!(next.map(|w| w.pages.start.0), Some(5000));
     }
 }

@@ -12,8 +12,8 @@
 //!    Fetch [86,107)   nothing meets it
 //! ```
 //!
-//! What nobody waits for is held back while half of the memory is out unread, seven eighths where requests overlap, and where readers fill the
-//! device by themselves (queue.rs): it would come no sooner than they come for it, and they later.
+//! What nobody waits for is held back where readers fill the device by themselves (queue.rs): it would come no sooner than they come for it, and they
+//! later. While half of the memory is out unread, seven eighths where requests overlap, no window is begun.
 //!
 //! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: 300 streams of
 //! 100 KB/s in 128 MiB on a disk get all of their 30 MB/s instead of 27.2 (T15).
@@ -52,8 +52,8 @@ impl Wave {
             if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + earned {
                 return None;
             }
-            let ahead = if full || queue.is_filled() { None } else { Some(&mut queue.ahead) };
-            let mut wanted = take_next([&mut queue.demand, &mut queue.urgent], ahead, near)?;
+            let ahead = if queue.is_filled() { None } else { Some(&mut queue.ahead) };
+            let mut wanted = take_next([&mut queue.demand, &mut queue.urgent], ahead, near, full)?;
             if queue.device.trip_pages() > 0 {
                 self.lengthen(now, &mut wanted);
             }
