@@ -495,6 +495,7 @@ impl Wave {
         self.press(sid);
         let (target, why) = self.target(sid, why, came);
         if target == 0 {
+            // That he waited counts when he may have something.
             return;
         }
         let Some(s) = self.streams.get(sid) else { return };

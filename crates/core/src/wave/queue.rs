@@ -230,11 +230,14 @@ impl Queue {
 
     /// Whether readers fill the device by themselves, and it is no head: each waits for the others, who lack twice what passes in a latency
     /// and more. What is fetched ahead there comes no sooner than they would have come for it, and they come later.
+    ///
+    /// O(readers that wait), 1,024 at most, and only while they wait for long.
     pub(super) fn is_filled(&self) -> bool {
-        let pages: u64 = self.lacking.values().sum();
-        let others = pages - pages / (self.lacking.len() as u64).max(1);
-        let passing = self.device.bytes_per_latency().0;
-        self.waits_long && self.device.trip_pages() == 0 && PageCount(others).bytes().0 >= 2 * passing
+        self.waits_long && self.device.trip_pages() == 0 && {
+            let pages: u64 = self.lacking.values().sum();
+            let others = pages - pages / (self.lacking.len() as u64).max(1);
+            PageCount(others).bytes().0 >= 2 * self.device.bytes_per_latency().0
+        }
     }
 
     /// What continues a request that is in flight, where several readers wait for a head: it is there already, and stays for as long

@@ -102,7 +102,7 @@ impl Wave {
         }
     }
 
-    /// Whether so much of the memory is out unread that nothing more goes ahead to a device: half of it on a head, where windows lie for long, seven
+    /// Whether so much of the memory is out unread that no window is begun on a device: half of it on a head, where windows lie for long, seven
     /// eighths where requests overlap.
     fn is_full(&self, device: u64) -> bool {
         let head = self.queues.get(&device).is_some_and(|q| q.device.trip_pages() > 0);
