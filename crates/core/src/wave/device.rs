@@ -172,6 +172,11 @@ fn class_bytes_max(class: usize) -> u64 {
     4096 << (2 * class)
 }
 
+/// Bytes carried in so long at so many a second.
+fn carried(time: Nanos, bytes_per_s: u64) -> Bytes {
+    Bytes((u128::from(time.0) * u128::from(bytes_per_s) / 1_000_000_000) as u64)
+}
+
 impl Device {
     /// A read of `bytes` that found nothing took `took`.
     pub(crate) fn timed(&mut self, now: Nanos, bytes: Bytes, took: Nanos) {
@@ -251,9 +256,7 @@ impl Device {
     /// Bytes that pass in the time of one lone read: `latency * rate`; a megabyte while nothing is known.
     pub(crate) fn bytes_per_latency(&self) -> Bytes {
         match (self.latency(), self.rate()) {
-            (Some(latency), Some(rate)) => {
-                Bytes((u128::from(latency.0) * u128::from(rate) / 1_000_000_000) as u64).max(self.unit())
-            }
+            (Some(latency), Some(rate)) => carried(latency, rate).max(self.unit()),
             (Some(_), None) => self.unit(),
             _ => Bytes(1 << 20),
         }
@@ -264,8 +267,7 @@ impl Device {
     ///
     /// s3: 30 ms x 100 MB/s = 3 MB. hdd: 800 KB. nfs: 100 KB. ssd: 10 KB.
     pub(crate) fn unit(&self) -> Bytes {
-        let ns = self.latency().map_or(0, |l| u128::from(l.0));
-        Bytes((ns * u128::from(self.connection_rate()) / 1_000_000_000) as u64)
+        carried(self.latency().unwrap_or_default(), self.connection_rate())
     }
 
     /// Whole pages of that.
@@ -289,6 +291,11 @@ impl Device {
     /// what one request carried.
     pub(crate) fn bulk_rate(&self) -> u64 {
         self.burst_rate.max(self.rate).max(self.connection_rate())
+    }
+
+    /// Pages that a long fetch would carry in the time of one lone read: what a way costs it.
+    pub(crate) fn way_pages(&self) -> u64 {
+        PageCount::holding(carried(self.latency().unwrap_or_default(), self.bulk_rate())).0
     }
 
     /// Bytes a second of one request, about: what the best one carried, latency and all, but no less than a slow disk does.

@@ -76,9 +76,9 @@ impl Wave {
         if let Some(f) = self.files.get_mut(&id) {
             f.ahead /= 2;
         }
-        let held_up = self.streams.get(sid).is_some_and(|s| self.is_held_up(s));
+        let Some(s) = self.streams.get(sid) else { return };
+        let (held_up, again_alone) = (self.is_held_up(s), self.reads_again_alone(s));
         self.robbed_now += u64::from(!held_up);
-        let again_alone = self.streams.get(sid).is_some_and(|s| self.reads_again_alone(s));
         if !held_up && THRASHED_SHARE * self.robbed_now > self.active() {
             self.believe_less(again_alone);
         }
@@ -268,7 +268,7 @@ impl Wave {
     /// R12: whether it is worth while to fetch for short runs and regions (trials.rs).
     pub(super) fn weigh_losses(&mut self) {
         self.trials.weigh(Scale {
-            memory: self.config.memory.0 / PAGE_SIZE,
+            memory: self.memory(),
             believed: self.memory_believed,
             waste_percent: u64::from(self.config.waste_percent),
             ahead: self.counters.pages_ahead,

@@ -14,17 +14,17 @@ use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
 use super::strides::STRIDE_READS;
-use super::{Advice, Look, Turn, Wanted, Wave};
+use super::{Advice, File, Look, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
-use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
 use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
 /// One page in so many of a bought region carries a mark.
-pub(super) const SAMPLE: u64 = 8;
+const SAMPLE: u64 = 8;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
@@ -43,6 +43,14 @@ pub(super) struct Asked {
     pub(super) pattern: Pattern,
     pub(super) why: Why,
     pub(super) urgent: bool,
+}
+
+impl File {
+    /// R11: so many marks were read near `page`, each for the pages of a bought region up to the next.
+    pub(super) fn served(&mut self, page: PageIndex, marks: u64) {
+        self.density.served(page, marks * SAMPLE);
+        self.account.served(marks * SAMPLE);
+    }
 }
 
 impl Wave {
@@ -66,8 +74,7 @@ impl Wave {
             && !in_stream
             && let Some(f) = self.files.get_mut(&id)
         {
-            f.density.served(pages.start, marked * SAMPLE);
-            f.account.served(marked * SAMPLE);
+            f.served(pages.start, marked);
         }
         self.leave_stride(id, actor, place, pages);
         self.leave_behind(id, actor, place, pages);
@@ -242,7 +249,7 @@ impl Wave {
     /// what came before them would be gone. Where there is room it may as well come before them.
     fn has_enough(&self, id: FileId) -> bool {
         let queue = self.files.get(&id).and_then(|f| self.queues.get(&f.device));
-        PageCount(self.memory_believed).bytes() < self.config.memory && queue.is_some_and(Queue::is_filled)
+        self.memory_believed < self.memory() && queue.is_some_and(Queue::is_filled)
     }
 
     /// A reader is heard of for the first time since he got what he had waited for: within two latencies he takes it at once.
@@ -435,9 +442,7 @@ impl Wave {
         let Some(queue) = self.queues.get(&f.device) else { return };
         let Some(latency) = queue.device.latency() else { return };
         let rate = queue.device.bulk_rate();
-        let head = queue.device.trip_pages() > 0;
-        let carried = u128::from(latency.0) * u128::from(rate) / 1_000_000_000;
-        let way = PageCount::holding(Bytes(carried as u64)).0;
+        let (head, way) = (queue.device.trip_pages() > 0, queue.device.way_pages());
         f.account.waited(pages.count.0, way);
         let terms = Terms {
             gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,

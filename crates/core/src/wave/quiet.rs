@@ -10,7 +10,6 @@
 //! ```
 
 use super::Wave;
-use super::plan::SAMPLE;
 use super::stream::{Course, Stream, StreamId};
 use crate::decision::Why;
 use crate::table::PageBit;
@@ -23,8 +22,7 @@ impl Wave {
         let Some(f) = self.files.get_mut(&id) else { return };
         let marks = f.table.clear(PageBit::Mark, pages).0;
         if marks > 0 {
-            f.density.served(pages.start, marks * SAMPLE);
-            f.account.served(marks * SAMPLE);
+            f.served(pages.start, marks);
             self.touch_leaves(id, pages);
         }
         let passed = if marks > 0 { self.passed(now, id, pages) } else { None };

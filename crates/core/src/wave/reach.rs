@@ -20,7 +20,7 @@ use super::stream::{Course, Stream, StreamId};
 use super::strides::STRIDE_READS;
 use super::{File, Wave};
 use crate::decision::Why;
-use crate::units::{Bytes, Nanos, PAGE_SIZE, PageCount};
+use crate::units::{Bytes, Nanos, PageCount};
 
 /// A device that answers so soon has told what it carries before it matters how much is ahead of whom.
 const SOON: Nanos = Nanos::from_ms(20);
@@ -242,7 +242,7 @@ impl Wave {
             return share.max(AHEAD_MIN);
         }
         let alone = self.trip(f) > 0 && !s.waited;
-        let fits = self.out() + s.request * self.active() <= self.config.memory.0 / PAGE_SIZE / 8 * 7;
+        let fits = self.out() + s.request * self.active() <= self.memory() / 8 * 7;
         if alone || !fits { 0 } else { (share / s.request.max(1)).max(1) * s.request }
     }
 

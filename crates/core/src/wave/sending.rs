@@ -35,7 +35,7 @@ impl Wave {
         loop {
             let earned = self.earned();
             let (streams, most) = (self.active(), PageCount(self.room()));
-            let full = self.is_full(device);
+            let (out, most_out) = (self.out(), self.seven_eighths());
             let queue = self.queues.get_mut(&device)?;
             let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
             let continued = queue.continued().or_else(|| queue.joined());
@@ -52,6 +52,8 @@ impl Wave {
             if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + earned {
                 return None;
             }
+            // On a head windows lie for long: none is begun while half of the memory is out unread.
+            let full = out >= if queue.device.trip_pages() > 0 { most.0 } else { most_out };
             let ahead = if queue.is_filled() { None } else { Some(&mut queue.ahead) };
             let mut wanted = take_next([&mut queue.demand, &mut queue.urgent], ahead, near, full)?;
             if queue.device.trip_pages() > 0 {
@@ -100,13 +102,6 @@ impl Wave {
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
         }
-    }
-
-    /// Whether so much of the memory is out unread that no window is begun on a device: half of it on a head, where windows lie for long, seven
-    /// eighths where requests overlap.
-    fn is_full(&self, device: u64) -> bool {
-        let head = self.queues.get(&device).is_some_and(|q| q.device.trip_pages() > 0);
-        self.out() >= if head { self.room() } else { self.seven_eighths() }
     }
 
     /// R13: moves the end of a window that waited for its turn on by what its reader has read meanwhile: a head that has come so

@@ -59,14 +59,15 @@ impl Wave {
         self.memory_believed / 8 * 7
     }
 
-    /// That, divided by the streams, and by as many more as the last epoch has brought to those that were
-    /// there: what is asked for now must still be there when those to come have had their share.
-    pub(super) fn share(&self) -> u64 {
-        self.share_of(self.active() + self.newcomers())
+    /// Pages that memory holds, whatever is believed of it.
+    pub(super) fn memory(&self) -> u64 {
+        self.config.memory.0 / crate::units::PAGE_SIZE
     }
 
-    /// That, divided by so many streams.
-    pub(super) fn share_of(&self, streams: u64) -> u64 {
+    /// Room, divided by the streams, and by as many more as the last epoch has brought to those that were
+    /// there: what is asked for now must still be there when those to come have had their share.
+    pub(super) fn share(&self) -> u64 {
+        let streams = self.active() + self.newcomers();
         (self.room() / streams.max(1)).max(AHEAD_MIN)
     }
 
@@ -165,7 +166,7 @@ impl Wave {
             (self.lost, self.lost_weighed, self.robbed_now) = (0, 0, 0);
             self.longest_ns = [0, self.longest_ns[0]];
             // What was believed lost comes back in epochs in which little is lost (R12 recovers, it is never sticky).
-            let memory = self.config.memory.0 / crate::units::PAGE_SIZE;
+            let memory = self.memory();
             if !lost_much {
                 self.memory_believed = (self.memory_believed + memory / RECOVERY).min(memory);
             }
