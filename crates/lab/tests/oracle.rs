@@ -15,11 +15,12 @@ use bowwave_lab::{DeviceModel, Fetcher, Params, Pattern, Plan, Yardsticks, mixtu
 /// (two pages may be out for each one used until 48 MiB are, and two more that waits have paid for; a stride's runs take
 /// their gaps along), once more where streams end (each page used makes one good that an ended stream has left), once more
 /// where the program changes its behaviour (that they have ended is seen a tenth of a second late, when what was read quietly
-/// is told), and to begin with 4 MiB, or what three connections carry in a latency.
+/// is told), and to begin with 4 MiB, or three times what three connections carry in a latency: of eight streams that come one after another
+/// the first is given that, the second half of it, and so on.
 fn fetched_bytes_max(plan: &Plan, yard: &Yardsticks, model: &DeviceModel) -> f64 {
     let connection = model.latency_ns as f64 / 1e9 * model.connection_bytes_per_s as f64;
     let times = if plan.phases.is_empty() { 6.15 } else { 7.15 };
-    times * yard.plan_bytes as f64 + f64::from(4 << 20).max(3.0 * connection)
+    times * yard.plan_bytes as f64 + f64::from(4 << 20).max(3.0 * 3.0 * connection)
 }
 
 /// Whether each read falls on a random page, wherever those before it fell.

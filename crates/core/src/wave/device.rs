@@ -40,6 +40,8 @@ const RATE_UNKNOWN: u64 = 100_000_000;
 const RATE_MAX: u64 = 2_000_000_000;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
 const ROUND_NS_MIN: u64 = 10_000_000;
+/// A device that answers so soon has told what it carries before it matters how much is ahead of whom.
+const SOON: Nanos = Nanos::from_ms(20);
 /// A burst tells what a device carries from so many bytes on: a few requests.
 const BURST_MIN: u64 = 1 << 20;
 
@@ -227,7 +229,7 @@ impl Device {
         Learnt {
             latency: self.latency(),
             bytes_per_s: self.rate(),
-            flight_max: self.flight_max,
+            flight_max: self.flight_max(),
             joined_max: self.joined_max(),
         }
     }
@@ -311,26 +313,27 @@ impl Device {
     /// Whether one more request of ours may go out, while so many readers wait for the device themselves. What is fetched
     /// for those lies next to what they wait for: their requests stand in the queue anyway, so a few of ours may join each.
     pub(crate) fn has_room(&mut self, waiting: u32) -> bool {
-        if self.rate == 0 {
-            // If it is a pipe, what a stream opens its window by, in the smallest requests; a disk needs few.
-            let pipe = (self.unit().0 / PIECE_MIN.bytes().0) as u32;
-            let pipe = if pipe > FLIGHT_MIN { UNITS_FIRST as u32 * pipe } else { pipe };
-            self.flight_max = self.flight_max.max(pipe).min(FLIGHT_FIRST);
-        }
+        self.flight_max = self.flight_max();
         let room =
             self.in_flight < self.flight_max.saturating_add(FLIGHT_FOR_WAITING * waiting).min(FLIGHT_MAX);
         self.limited |= !room;
         room
     }
 
-    /// Requests of ours that may be in flight.
+    /// Requests of ours that may be in flight; while nothing was carried yet, if it is a pipe, what a stream opens its window by, in the
+    /// smallest of them. A disk needs few.
     pub(crate) fn flight_max(&self) -> u32 {
-        self.flight_max
+        if self.rate > 0 {
+            return self.flight_max;
+        }
+        let pipe = (self.unit().0 / PIECE_MIN.bytes().0) as u32;
+        let pipe = if pipe > FLIGHT_MIN { UNITS_FIRST as u32 * pipe } else { pipe };
+        self.flight_max.max(pipe.min(FLIGHT_FIRST))
     }
 
     /// How many more of ours may go out; one where none may.
     pub(crate) fn room(&self) -> u32 {
-        self.flight_max.saturating_sub(self.in_flight).max(1)
+        self.flight_max().saturating_sub(self.in_flight).max(1)
     }
 
     /// Whether it was seen how many requests the device serves at once.
@@ -343,14 +346,24 @@ impl Device {
         self.jumps.weighed() && self.trip_pages() == 0
     }
 
-    /// Whether it does, and so many streams are more than it takes requests at once.
+    /// Whether it does, and answers soon: nfs, ssd.
+    pub(super) fn is_near(&self) -> bool {
+        self.overlaps() && self.latency().is_some_and(|latency| latency < SOON)
+    }
+
+    /// Whether it answers late, and is not known to be a head: a bucket, as likely as not.
+    pub(super) fn is_far(&self) -> bool {
+        !self.is_head() && self.latency().is_some_and(|latency| latency >= SOON)
+    }
+
+    /// Whether requests overlap, and so many streams are more than it takes requests at once.
     pub(crate) fn crowded_by(&self, streams: u64) -> bool {
-        self.overlaps() && streams > u64::from(self.flight_max)
+        self.overlaps() && streams > u64::from(self.flight_max())
     }
 
     /// Whether so many streams have no more than four requests each of those that it takes at once, and it is no head.
     pub(crate) fn scarce_for(&self, streams: u64) -> bool {
-        self.trip_pages() == 0 && 4 * streams >= u64::from(self.flight_max)
+        self.trip_pages() == 0 && 4 * streams >= u64::from(self.flight_max())
     }
 
     /// A request of ours goes out; `jump` if it continues neither the one sent before nor one under way.

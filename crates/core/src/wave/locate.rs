@@ -199,6 +199,7 @@ impl Wave {
         s.touched(now);
         if s.reads == 3 {
             f.third_newest = f.third_newest.max(serial);
+            f.early -= u32::from(core::mem::take(&mut s.early));
         }
         match s.course {
             Course::Seed if q < s.first => {

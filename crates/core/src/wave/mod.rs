@@ -136,6 +136,8 @@ struct File {
     /// Windows opened at a first read because runs of other files went on, and how many of those did here (R9).
     guesses: u64,
     guesses_kept: u64,
+    /// Streams whose second read opened their windows and whose third nobody has told (R3).
+    early: u32,
     /// Which of the latest looks showed where a run ends: bit 0 is the last (R9).
     looks: u8,
     /// What the streams of this file came to want ahead of them by waiting (R3).
@@ -471,6 +473,7 @@ impl Wave {
             stride_lengths: Lengths::default(),
             guesses: 0,
             guesses_kept: 0,
+            early: 0,
             looks: 0,
             ahead: 0,
             paid: 0,

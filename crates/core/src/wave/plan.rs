@@ -205,6 +205,7 @@ impl Wave {
             }
             Course::Forward | Course::Backward => {
                 let established = matches!(place, Place::Continues(_)) && s.reads > 2;
+                let again = s.reads == 2 && s.waited;
                 if missing > 0 {
                     self.promote(id, pages.start.0);
                 }
@@ -220,19 +221,25 @@ impl Wave {
                 if chance || looks_back || self.outlived(s, came_to.0) {
                     return;
                 }
+                let early = missing > 0 && again && self.opens_early(&self.files[&id], s);
+                let opens = missing > 0 && established || early;
                 let Some(s) = self.streams.get_mut(sid) else { return };
                 s.robbed = false;
+                s.early |= early;
                 if s.ahead == 0 {
                     s.ahead = (4 * s.request).max(AHEAD_MIN);
                 }
-                let why = if missing > 0 && established { Why("R3 waited") } else { Why("R2 next") };
+                let why = if opens { Why("R3 waited") } else { Why("R2 next") };
                 let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
-                if missing > 0 && established {
+                if early && let Some(f) = self.files.get_mut(&id) {
+                    f.early += 1;
+                }
+                if opens {
                     self.ask_again(sid);
                     self.grow(sid);
                 }
                 self.plan_stream(now, sid, pages, why);
-                if missing > 0 && established {
+                if opens {
                     self.plan_sisters(now, sid, pages);
                 }
                 if !established {
@@ -382,7 +389,8 @@ impl Wave {
 
     /// R1, R9, R11: the first read of what may become a stream.
     fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64) {
-        let Some(s) = self.streams.get(sid) else { return };
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        s.waited = missing > 0;
         let id = s.file;
         let f = &self.files[&id];
         if f.random || self.holds_back() && !f.sequential {

@@ -20,12 +20,14 @@ use super::stream::{Course, Stream, StreamId};
 use super::strides::STRIDE_READS;
 use super::{File, Wave};
 use crate::decision::Why;
-use crate::units::{Bytes, Nanos, PageCount};
+use crate::units::{Bytes, PageCount};
 
-/// A device that answers so soon has told what it carries before it matters how much is ahead of whom.
-const SOON: Nanos = Nanos::from_ms(20);
 /// Latencies in which that much should be ahead at least: a window is pushed on by its quarter, which comes in one.
 const LATENCIES: u64 = 4;
+/// Streams that may have begun since one did whose second read is taken for more,
+const ALONE: u64 = 8;
+/// and of a file, whose third read nobody has told: as many as runs must have ended before they say how long others are.
+const EARLY_MAX: u32 = 4;
 /// Pages that a window is pushed on by at least, where it is twice as long.
 pub(super) const FEW: u64 = 8;
 /// Part of a trip that is enough ahead of a reader with whom a head stays: 97 pages on hdd.
@@ -100,7 +102,11 @@ impl Wave {
             if down { (&f.lengths_down, &self.lengths_down) } else { (f.runs(), &self.lengths) };
         let unknown = !own.known() && !others.known();
         let glides = unknown && self.glides(f, s);
-        let paid = if s.reads > 2 && unknown && !glides { self.opened_by(f, s) } else { 0 };
+        let paid = if (s.reads > 2 || s.paid > 0 || self.opens_early(f, s)) && unknown && !glides {
+            self.opened_by(f, s)
+        } else {
+            0
+        };
         let promise = if glides {
             (s.progress() / PROMISE).max(s.request)
         } else {
@@ -156,6 +162,14 @@ impl Wave {
         (if one { 1 } else { UNITS_FIRST }) * s.paid.max(f.paid)
     }
 
+    /// Whether a stream's second read opens its window, where others wait for the third: its device answers late, so that one more wait is dear;
+    /// those before it went on; and few began since it did. Rows of a matrix are short, and all of them are to be opened.
+    pub(super) fn opens_early(&self, f: &File, s: &Stream) -> bool {
+        let far = self.queues.get(&f.device).is_some_and(|q| q.device.is_far());
+        let alone = s.serial > 0 && f.sown - s.serial < ALONE;
+        far && s.course == Course::Forward && alone && f.early < EARLY_MAX
+    }
+
     /// Whether a stream on its way up has been read alone, by who need not wait to read on (glides.rs).
     pub(super) fn glides(&self, f: &File, s: &Stream) -> bool {
         s.course == Course::Forward && self.queues.get(&f.device).is_some_and(|q| q.glides_with(s.turn))
@@ -168,8 +182,7 @@ impl Wave {
 
     /// Whether the file's device works at several requests at once and answers soon: nfs, ssd.
     fn is_near(&self, f: &File) -> bool {
-        let latency = self.queues.get(&f.device).and_then(|q| q.device.latency());
-        self.overlaps(f) && latency.is_some_and(|latency| latency < SOON)
+        self.queues.get(&f.device).is_some_and(|q| q.device.is_near())
     }
 
     /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
@@ -273,6 +286,7 @@ mod tests {
     use super::super::shares::AHEAD_MIN;
     use super::super::stream::tests::fetched_ahead;
     use super::super::stream::{Course, Stream};
+    use super::super::{Config, Input, Wave};
     use crate::decision::Why;
     use crate::units::{Bytes, Extent, FileId, Nanos};
 
@@ -367,6 +381,29 @@ mod tests {
             wave.opened_by(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
         assert_eq!([30_000, 1_000].map(opened), [2196, 732]);
+    }
+
+    /// Reads of page 100,000 and of the next, so far away and so many others between them: 732 pages come in 30 ms by one connection, three
+    /// times as many are asked for.
+    #[test]
+    fn two_reads_that_wait_open_a_window_where_answers_are_late() {
+        let asked = |latency_ms: u64, others: u64| {
+            let (mut wave, latency) = (Wave::new(Config::default()), Nanos::from_ms(latency_ms));
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            let between = (1..=others).map(|i| 110_000 + 997 * i * i);
+            for (i, page) in (0..).zip(core::iter::once(100_000).chain(between).chain([100_001])) {
+                let now = Nanos(i * latency.0);
+                let (file, pages, actor) = (FileId(0), Extent::new(page, 1), i as u32);
+                wave.handle(now, Input::Read { file, pages, actor });
+                wave.handle(now + latency, Input::Waited { file, pages, actor, took: latency });
+                wave.check();
+            }
+            wave.take_trace().last().map(|e| (e.decision.window.size.0, e.decision.why.0))
+        };
+        assert_eq!(asked(30, 0), Some((2196, "R3 waited")));
+        assert_eq!(asked(30, 7), Some((2196, "R3 waited")));
+        assert_eq!(asked(30, 8), Some((4, "R2 next")), "it may be a row of a matrix");
+        assert_eq!(asked(8, 0), Some((4, "R2 next")));
     }
 
     /// Alone on a head a reader of 400 pages has 100 ahead of him; as much as suits the device when another has read there.

@@ -10,6 +10,8 @@
 //!    Fetch [48,64) [64,96) [96,100)
 //! a run of a stride, [86,107)
 //!    Fetch [86,107)   nothing meets it
+//! [10,100) ahead of one who comes down from there, where requests overlap
+//!    Fetch [96,100) [64,96) [48,64) ...   in his order
 //! ```
 //!
 //! What nobody waits for is held back where readers fill the device by themselves (queue.rs): it would come no sooner than they come for it, and they
@@ -21,7 +23,7 @@
 use super::plan::whole;
 use super::queue::{Turn, Wanted, piece_pages, spread_pages, take_next, together};
 use super::reach::FEW;
-use super::stream::{Course, Stream};
+use super::stream::Course;
 use super::{Action, FetchId, Flight, Wave};
 use crate::decision::Pattern;
 use crate::table::PageBit;
@@ -65,25 +67,33 @@ impl Wave {
             // The file may have become shorter since the window was decided.
             let end = file.as_ref().map_or(0, |f| f.end);
             wanted.pages = wanted.pages.intersection(Extent::new(0, end));
-            let hole = file.as_ref().and_then(|f| f.table.holes(wanted.pages).next());
+            let stream = wanted.stream.and_then(|sid| self.streams.get(sid));
+            // A head brings what is ahead of one who comes down from below.
+            let overlap = queue.device.overlaps() || queue.device.is_far();
+            let down = overlap && stream.is_some_and(|s| s.course == Course::Backward);
+            let hole = file.as_ref().and_then(|f| {
+                let mut holes = f.table.holes(wanted.pages);
+                if down { holes.last() } else { holes.next() }
+            });
             let (Some(file), Some(hole)) = (file, hole) else { continue };
             let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
             let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread));
             let piece_max = piece_max.min(spread_pages(queue, most, streams));
             // Pieces keep to multiples of their size, so that two windows that meet share no request. Runs of a stride meet none; and where
             // streams are many, requests are what is scarce.
-            let stride = |s: &Stream| matches!(s.course, Course::Stride { .. });
-            let apart = queue.device.scarce_for(streams)
-                || wanted.stream.and_then(|sid| self.streams.get(sid)).is_some_and(stride);
-            let whole = apart && hole.count.0 <= piece_max;
-            let room = if whole { piece_max } else { piece_max - hole.start.0 % piece_max };
-            let ours = Extent { start: hole.start, count: PageCount(hole.count.0.min(room)) };
+            let stride = stream.is_some_and(|s| matches!(s.course, Course::Stride { .. }));
+            let whole = (queue.device.scarce_for(streams) || stride) && hole.count.0 <= piece_max;
+            let ours = if whole { hole } else { piece(hole, piece_max, down) };
             let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
             let own = self.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
             let pages = own.map_or(ours, |own| together(own, ours, queue.request_max));
             let ours = ours.intersection(pages);
             self.own = if pages == ours { self.own } else { None };
-            wanted.pages = Extent::between(pages.end(), wanted.pages.end());
+            wanted.pages = if down {
+                Extent::between(wanted.pages.start, pages.start)
+            } else {
+                Extent::between(pages.end(), wanted.pages.end())
+            };
             let (demand, why, id) = (wanted.turn == Turn::Demand, wanted.why, wanted.file);
             assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");
             file.table.set(PageBit::InFlight, pages);
@@ -146,12 +156,47 @@ impl Wave {
     }
 }
 
+/// What goes out first of what is missing, cut at multiples of `most` pages, so that two windows that meet share no request; from its end if
+/// its reader comes `down`.
+fn piece(missing: Extent, most: u64, down: bool) -> Extent {
+    if down {
+        let cut = PageIndex((missing.end().0 - 1) / most * most);
+        Extent::between(missing.start.max(cut), missing.end())
+    } else {
+        let cut = PageIndex((missing.start.0 / most + 1).saturating_mul(most));
+        Extent::between(missing.start, missing.end().min(cut))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::device::tests::play;
     use super::super::stream::tests::fetched_ahead;
     use super::*;
     use crate::decision::Why;
+
+    /// The picture at the top: [10,100), of which [40,48) is there.
+    #[test]
+    fn windows_go_out_in_the_order_of_their_reader() {
+        let sent = |course: Course, slots: usize| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(slots, 8_000, 500);
+            wave.streams.get_mut(sid).unwrap().course = course;
+            wave.files.get_mut(&FileId(0)).unwrap().table.set(PageBit::Present, Extent::new(40, 8));
+            let (pages, why) = (Extent::new(10, 90), Why("R2 next"));
+            wave.want(Wanted { file: FileId(0), pages, turn: Turn::Ahead, why, stream: Some(sid) });
+            let next = || match wave.poll(Nanos(0)) {
+                Some(Action::Fetch { pages, .. }) => Some((pages.start.0, pages.end().0)),
+                _ => None,
+            };
+            core::iter::from_fn(next).collect::<alloc::vec::Vec<_>>()
+        };
+        let up = [(10, 32), (32, 40), (48, 64), (64, 96), (96, 100)];
+        let down = [(96, 100), (64, 96), (48, 64), (32, 40), (10, 32)];
+        assert_eq!(sent(Course::Forward, 16), up);
+        assert_eq!(sent(Course::Backward, 16), down);
+        assert_eq!(sent(Course::Backward, 1), up, "a head brings them from below");
+    }
 
     /// Of 8 MiB 1,024 pages are half, and 1,792 seven eighths.
     #[test]

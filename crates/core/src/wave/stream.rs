@@ -75,6 +75,8 @@ pub(crate) struct Stream {
     pub(crate) epoch_before: bool,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
+    /// Its second read opened its window, and its third was not told yet (R3).
+    pub(crate) early: bool,
     /// When he got what he had waited for and has read on from, until he is heard of again,
     pub(crate) served: Option<Nanos>,
     /// and whether that was at once: he takes what comes as fast as it comes.
@@ -136,6 +138,7 @@ impl Stream {
             epoch: NEVER,
             epoch_before: false,
             waited: false,
+            early: false,
             served: None,
             takes_at_once: false,
             robbed: false,
