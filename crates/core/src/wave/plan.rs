@@ -205,7 +205,7 @@ impl Wave {
             }
             Course::Forward | Course::Backward => {
                 let established = matches!(place, Place::Continues(_)) && s.reads > 2;
-                let again = s.reads == 2 && s.waited;
+                let again = s.reads == 2 && s.missed;
                 if missing > 0 {
                     self.promote(id, pages.start.0);
                 }
@@ -390,7 +390,7 @@ impl Wave {
     /// R1, R9, R11: the first read of what may become a stream.
     fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64) {
         let Some(s) = self.streams.get_mut(sid) else { return };
-        s.waited = missing > 0;
+        s.missed = missing > 0;
         let id = s.file;
         let f = &self.files[&id];
         if f.random || self.holds_back() && !f.sequential {

@@ -338,20 +338,20 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 }
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
-/// not known yet, a thirty-second of what is out `unread`, twice as much where answers are late, since four times as much will be out when
-/// they come; or where requests overlap, of what is wanted for no stream the part of each request that there is room for. Up to half of what
+/// not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late, since it will be more when they come,
+/// up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is room for. Up to half of what
 /// one connection carries in a latency, at least 128 KiB, at most what the driver can send it.
 ///
 /// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 8 MiB out 512 KiB, then 1 MiB;
 /// 1 MiB at once where the program said that it needs 64 MiB.
-pub(super) fn piece_pages(queue: &Queue, wanted: Option<&Wanted>, unread: PageCount) -> u64 {
+pub(super) fn piece_pages(queue: &Queue, wanted: Option<&Wanted>, unread: PageCount, most: PageCount) -> u64 {
     let (device, request_max) = (&queue.device, queue.request_max.0);
     let passing = PageCount::holding(Bytes(device.bytes_per_latency().0 / 8)).0;
     let carried = PageCount::holding(Bytes(device.unit().0 / 2)).0;
     let needed = wanted.filter(|_| device.trip_pages() == 0).map_or(0, Wanted::needed);
     let each = if needed > 0 { (queue.urgent.needed + needed) / u64::from(device.room()) } else { 0 };
-    let growing = unread.0 / if device.is_far() { 16 } else { 32 };
-    let worth = passing.max(carried.min(each.max(growing))).max(1);
+    let out = if device.is_far() { (2 * unread.0).min(most.0) } else { unread.0 };
+    let worth = passing.max(carried.min(each.max(out / 32))).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
     worth.clamp(PIECE_MIN.0, request_max.max(PIECE_MIN.0)).min(request_max.max(1))
 }
@@ -407,9 +407,10 @@ mod tests {
         let pieces = |latency_ms: u64| {
             let mut queue = Queue::new(&Config { request_max: PageCount(256), ..Config::default() });
             queue.device.timed_alone(Nanos::from_ms(latency_ms));
-            [0, 512, 1024, 2048, 4096].map(|unread| piece_pages(&queue, None, PageCount(unread)))
+            [0, 512, 1024, 2048, 4096]
+                .map(|unread| piece_pages(&queue, None, PageCount(unread), PageCount(2048)))
         };
-        assert_eq!(pieces(30), [64, 64, 64, 128, 256]);
+        assert_eq!(pieces(30), [64, 64, 64, 64, 64]);
         assert_eq!(pieces(8), [32, 32, 32, 64, 64], "of which one connection carries half in a latency");
     }
 

@@ -71,7 +71,7 @@ impl Wave {
     }
 
     /// Whether memory has no room for what the file's device carries, and that is no head.
-    fn is_short(&self, f: &File) -> bool {
+    pub(super) fn is_short(&self, f: &File) -> bool {
         let Some(q) = self.queues.get(&f.device) else { return false };
         let carried = PageCount::holding(q.device.bytes_per_latency()).0 * 3 / 2;
         q.device.trip_pages() == 0 && self.room() < carried
@@ -102,7 +102,7 @@ impl Wave {
             if down { (&f.lengths_down, &self.lengths_down) } else { (f.runs(), &self.lengths) };
         let unknown = !own.known() && !others.known();
         let glides = unknown && self.glides(f, s);
-        let paid = if (s.reads > 2 || s.paid > 0 || self.opens_early(f, s)) && unknown && !glides {
+        let paid = if (s.reads > 2 || s.early || self.opens_early(f, s)) && unknown && !glides {
             self.opened_by(f, s)
         } else {
             0
@@ -167,7 +167,7 @@ impl Wave {
     pub(super) fn opens_early(&self, f: &File, s: &Stream) -> bool {
         let far = self.queues.get(&f.device).is_some_and(|q| q.device.is_far());
         let alone = s.serial > 0 && f.sown - s.serial < ALONE;
-        far && s.course == Course::Forward && alone && f.early < EARLY_MAX
+        far && s.course == Course::Forward && alone && f.early < EARLY_MAX && !self.is_short(f)
     }
 
     /// Whether a stream on its way up has been read alone, by who need not wait to read on (glides.rs).
@@ -205,7 +205,7 @@ impl Wave {
         if trip > 0 {
             return SLICE_TRIPS * trip;
         }
-        let piece = piece_pages(q, None, PageCount(self.unread));
+        let piece = piece_pages(q, None, PageCount(self.unread), PageCount(self.room()));
         let enough = 2 * u64::from(q.device.flight_max()) * piece;
         match (q.device.latency(), q.device.rate()) {
             (Some(latency), Some(rate)) if self.is_near(f) => {

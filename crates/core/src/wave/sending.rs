@@ -23,7 +23,7 @@
 use super::plan::whole;
 use super::queue::{Turn, Wanted, piece_pages, spread_pages, take_next, together};
 use super::reach::FEW;
-use super::stream::Course;
+use super::stream::{Course, Stream};
 use super::{Action, FetchId, Flight, Wave};
 use crate::decision::Pattern;
 use crate::table::PageBit;
@@ -61,6 +61,7 @@ impl Wave {
             if queue.device.trip_pages() > 0 {
                 self.lengthen(now, &mut wanted);
             }
+            let down = self.in_order_down(&wanted);
             let queue = self.queues.get_mut(&device)?;
             let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
             let file = self.files.get_mut(&wanted.file).filter(|_| alive);
@@ -68,16 +69,13 @@ impl Wave {
             let end = file.as_ref().map_or(0, |f| f.end);
             wanted.pages = wanted.pages.intersection(Extent::new(0, end));
             let stream = wanted.stream.and_then(|sid| self.streams.get(sid));
-            // A head brings what is ahead of one who comes down from below.
-            let overlap = queue.device.overlaps() || queue.device.is_far();
-            let down = overlap && stream.is_some_and(|s| s.course == Course::Backward);
             let hole = file.as_ref().and_then(|f| {
                 let mut holes = f.table.holes(wanted.pages);
                 if down { holes.last() } else { holes.next() }
             });
             let (Some(file), Some(hole)) = (file, hole) else { continue };
             let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
-            let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread));
+            let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread), most);
             let piece_max = piece_max.min(spread_pages(queue, most, streams));
             // Pieces keep to multiples of their size, so that two windows that meet share no request. Runs of a stride meet none; and where
             // streams are many, requests are what is scarce.
@@ -112,6 +110,15 @@ impl Wave {
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
         }
+    }
+
+    /// Whether what is wanted goes out from its end, since its reader comes down; a head brings it from below, and where memory is short the
+    /// last part of it is what is kept for long.
+    fn in_order_down(&self, wanted: &Wanted) -> bool {
+        let backward = |s: &Stream| s.course == Course::Backward;
+        let Some(f) = self.files.get(&wanted.file) else { return false };
+        let down = wanted.stream.and_then(|sid| self.streams.get(sid)).is_some_and(backward);
+        down && self.overlaps(f) && !self.is_short(f)
     }
 
     /// R13: moves the end of a window that waited for its turn on by what its reader has read meanwhile: a head that has come so

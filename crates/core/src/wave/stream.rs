@@ -75,7 +75,9 @@ pub(crate) struct Stream {
     pub(crate) epoch_before: bool,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
-    /// Its second read opened its window, and its third was not told yet (R3).
+    /// Nobody had asked for what its first read,
+    pub(crate) missed: bool,
+    /// and its second opened its window, while its third was not told (R3).
     pub(crate) early: bool,
     /// When he got what he had waited for and has read on from, until he is heard of again,
     pub(crate) served: Option<Nanos>,
@@ -138,6 +140,7 @@ impl Stream {
             epoch: NEVER,
             epoch_before: false,
             waited: false,
+            missed: false,
             early: false,
             served: None,
             takes_at_once: false,
