@@ -1,4 +1,5 @@
-//! When to look whether a fetch has arrived, where nobody says so: seldom, and at the right moment.
+//! When to look whether a fetch has arrived, where nobody says so: seldom, and at the right moment. And how far around a read for what was read
+//! without a word.
 //!
 //! ```text
 //!   sent 0 ms                               expected 30 ms
@@ -7,6 +8,11 @@
 //! ```
 //!
 //! The agent beside a program looks so, and the lab sees arrivals as late as it does.
+//!
+//! ```text
+//! leaf       6        7        8        9        10                       looked at downwards from a read in leaf 10, until two
+//! read     ....     ....     ##..     ....     ####                      in a row have nothing: 9, 8, 7, 6
+//! ```
 //!
 //! Worked example: sent at 0 with 30 ms known, looked at 24 ms, then at 25 ms (test `the_worked_example`).
 
@@ -25,9 +31,36 @@ pub fn next_look(sent: Nanos, looked: Nanos) -> Nanos {
     looked + Nanos(looked.since(sent).0 / 24).max(APART)
 }
 
+/// Has `take` take what was read without a word of each of `leaves` in turn, and say whether that was anything, until `unread` of them in a row
+/// had nothing. O(leaves read and `unread`).
+pub fn while_read(leaves: impl Iterator<Item = u64>, unread: u32, mut take: impl FnMut(u64) -> bool) {
+    let mut in_a_row = 0;
+    for leaf in leaves {
+        in_a_row = if take(leaf) { 0 } else { in_a_row + 1 };
+        if in_a_row == unread {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The second picture at the top; and where all was read to the last of the leaves.
+    #[test]
+    fn looks_go_on_while_something_was_read() {
+        let looked = |read: &[u64]| {
+            let mut looked = alloc::vec::Vec::new();
+            while_read((0..10).rev(), 2, |leaf| {
+                looked.push(leaf);
+                read.contains(&leaf)
+            });
+            looked
+        };
+        assert_eq!(looked(&[8]), [9, 8, 7, 6]);
+        assert_eq!(looked(&[9, 7, 5, 3, 1]), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+    }
 
     #[test]
     fn the_worked_example() {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use bowwave_core::{
     Action, Config, Counters, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount,
-    PageIndex, PageTable, Wave, first_look, next_look,
+    PageIndex, PageTable, Wave, first_look, next_look, while_read,
 };
 
 use crate::device::{Device, DeviceModel};
@@ -306,27 +306,19 @@ impl World<'_> {
         let (first, last) = (pages.start.0 / LEAF_PAGES, (pages.end().0 - 1) / LEAF_PAGES);
         let mut found: Vec<Extent> = Vec::new();
         self.take_quiet(file, Extent::new(first * LEAF_PAGES, (last - first + 1) * LEAF_PAGES), &mut found);
-        self.take_while_read(file, (0..first).rev(), &mut found);
-        self.take_while_read(file, last + 1..u64::MAX, &mut found);
+        let mut take = |leaf: u64| {
+            let before = found.len();
+            self.take_quiet(file, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES), &mut found);
+            found.len() > before
+        };
+        while_read((0..first).rev(), LEAVES_UNREAD, &mut take);
+        while_read(last + 1..u64::MAX, LEAVES_UNREAD, &mut take);
         found.sort_unstable_by_key(|run| run.start);
         let since = found.partition_point(|run| run.start < pages.start);
         let used = |&pages: &Extent| Input::Used { file: FileId(u64::from(file)), pages };
         let before = found[..since].iter().map(used);
         for input in before.chain([read]).chain(found[since..].iter().map(used)) {
             self.agent(input);
-        }
-    }
-
-    /// Takes what was read quietly in leaves, until some in a row have nothing to tell of.
-    fn take_while_read(&mut self, file: u32, leaves: impl Iterator<Item = u64>, found: &mut Vec<Extent>) {
-        let mut unread = 0;
-        for leaf in leaves {
-            let before = found.len();
-            self.take_quiet(file, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES), found);
-            unread = if found.len() > before { 0 } else { unread + 1 };
-            if unread == LEAVES_UNREAD {
-                return;
-            }
         }
     }
 

@@ -18,7 +18,7 @@
 use super::{Brain, id};
 use crate::memory::{LEAF, mask};
 use crate::notes::{Note, TOLD_EVERY};
-use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex};
+use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex, while_read};
 use std::sync::Arc;
 
 /// Leaves on either side of a read of which is looked what was read quietly, and how many of which nothing was end it.
@@ -105,15 +105,11 @@ impl Brain {
         unread_max: u32,
         read: &mut Vec<(u64, u64)>,
     ) {
-        let mut unread = 0;
-        for leaf in leaves {
+        while_read(leaves, unread_max, |leaf| {
             let used = self.memory.take_used(number, leaf, !0);
-            unread = if used == 0 { unread + 1 } else { 0 };
-            if unread == unread_max {
-                break;
-            }
             read.push((leaf, used));
-        }
+            used != 0
+        });
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageIndex};
+use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageIndex, while_read};
 use bowwave_wire::{FILES_MAX, Harvest};
 
 use super::report::{complain, file_report};
@@ -132,8 +132,13 @@ impl State {
         for leaf in first..=last.min(first + LEAVES_BEHIND) {
             found.extend(self.harvest_leaf(slot, leaf));
         }
-        self.harvest_while_read(slot, (first.saturating_sub(LEAVES_BEHIND)..first).rev(), &mut found);
-        self.harvest_while_read(slot, last + 1..=last + LEAVES_BEHIND, &mut found);
+        let mut harvest = |leaf| {
+            let before = found.len();
+            found.extend(self.harvest_leaf(slot, leaf));
+            found.len() > before
+        };
+        while_read((first.saturating_sub(LEAVES_BEHIND)..first).rev(), LEAVES_UNREAD, &mut harvest);
+        while_read(last + 1..=last + LEAVES_BEHIND, LEAVES_UNREAD, &mut harvest);
         found.sort_unstable_by_key(|harvest| harvest.leaf);
         let sides =
             [Extent::between(PageIndex(0), pages.start), Extent::between(pages.end(), PageIndex(u64::MAX))];
@@ -141,18 +146,6 @@ impl State {
             let on_it = found.iter().map(|h| Harvest { used: h.used & bits_in(side, h.leaf), ..*h });
             on_it.filter(|harvest| harvest.used != 0).collect()
         })
-    }
-
-    fn harvest_while_read(&self, slot: u32, leaves: impl Iterator<Item = u64>, found: &mut Vec<Harvest>) {
-        let mut unread = 0;
-        for leaf in leaves {
-            let before = found.len();
-            found.extend(self.harvest_leaf(slot, leaf));
-            unread = if found.len() > before { 0 } else { unread + 1 };
-            if unread == LEAVES_UNREAD {
-                return;
-            }
-        }
     }
 
     /// Takes what was read quietly in a leaf, as those inside and the observer outside saw it.
