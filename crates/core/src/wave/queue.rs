@@ -339,8 +339,8 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
 /// not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late, since it will be more when they come,
-/// up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is room for. Up to half of what
-/// one connection carries in a latency, at least 128 KiB, at most what the driver can send it.
+/// up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is
+/// room for. Up to half of what one connection carries in a latency, at least 128 KiB, at most what the driver can send it.
 ///
 /// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 8 MiB out 512 KiB, then 1 MiB;
 /// 1 MiB at once where the program said that it needs 64 MiB.
@@ -404,14 +404,19 @@ mod tests {
     /// Nothing is known but that a lone read takes so long: 128 KiB, and more the more is out.
     #[test]
     fn requests_grow_with_what_is_out_while_the_rate_is_not_known() {
-        let pieces = |latency_ms: u64| {
+        let pieces = |latency_ms: u64, most: u64| {
             let mut queue = Queue::new(&Config { request_max: PageCount(256), ..Config::default() });
             queue.device.timed_alone(Nanos::from_ms(latency_ms));
             [0, 512, 1024, 2048, 4096]
-                .map(|unread| piece_pages(&queue, None, PageCount(unread), PageCount(2048)))
+                .map(|unread| piece_pages(&queue, None, PageCount(unread), PageCount(most)))
         };
-        assert_eq!(pieces(30), [64, 64, 64, 64, 64]);
-        assert_eq!(pieces(8), [32, 32, 32, 64, 64], "of which one connection carries half in a latency");
+        assert_eq!(pieces(30, 1 << 20), [64, 64, 64, 128, 256]);
+        assert_eq!(pieces(30, 1024), [64; 5], "no more will be out");
+        assert_eq!(
+            pieces(8, 1 << 20),
+            [32, 32, 32, 64, 64],
+            "of which one connection carries half in a latency"
+        );
     }
 
     #[test]
