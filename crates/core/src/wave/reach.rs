@@ -155,8 +155,8 @@ impl Wave {
 
     /// Pages that a stream may have ahead of it because it, or one of its file, has waited: what one latency carries; three times as much
     /// where the device may have several connections, for it costs no more time, and nobody knows yet how long runs are: 2,196 on s3. Not
-    /// where several answer soon, since its reader is heard of again before that is read; and not downwards, where what he needs first is
-    /// sent last.
+    /// where several answer soon, since its reader is heard of again before that is read; and not downwards, where archives would be fetched
+    /// whole for their ends (decision 51).
     fn opened_by(&self, f: &File, s: &Stream) -> u64 {
         let one = self.trip(f) > 0 || self.is_near(f) || s.course == Course::Backward;
         (if one { 1 } else { UNITS_FIRST }) * s.paid.max(f.paid)

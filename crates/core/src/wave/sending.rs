@@ -61,14 +61,14 @@ impl Wave {
             if queue.device.trip_pages() > 0 {
                 self.lengthen(now, &mut wanted);
             }
-            let down = self.in_order_down(&wanted);
+            let stream = wanted.stream.and_then(|sid| self.streams.get(sid));
+            let down = stream.is_some_and(|s| self.in_order_down(s));
+            let alive = wanted.stream.is_none() || stream.is_some();
             let queue = self.queues.get_mut(&device)?;
-            let alive = wanted.stream.is_none_or(|sid| self.streams.get(sid).is_some());
             let file = self.files.get_mut(&wanted.file).filter(|_| alive);
             // The file may have become shorter since the window was decided.
             let end = file.as_ref().map_or(0, |f| f.end);
             wanted.pages = wanted.pages.intersection(Extent::new(0, end));
-            let stream = wanted.stream.and_then(|sid| self.streams.get(sid));
             let hole = file.as_ref().and_then(|f| {
                 let mut holes = f.table.holes(wanted.pages);
                 if down { holes.last() } else { holes.next() }
@@ -112,13 +112,11 @@ impl Wave {
         }
     }
 
-    /// Whether what is wanted goes out from its end, since its reader comes down. A head brings it from below; and so it goes where memory is
-    /// short, for there column files, whose ends are read first, take a quarter longer otherwise (decision 51).
-    fn in_order_down(&self, wanted: &Wanted) -> bool {
-        let backward = |s: &Stream| s.course == Course::Backward;
-        let Some(f) = self.files.get(&wanted.file) else { return false };
-        let down = wanted.stream.and_then(|sid| self.streams.get(sid)).is_some_and(backward);
-        down && self.overlaps(f) && !self.is_short(f)
+    /// Whether what is ahead of a stream goes out from its end, since its reader comes down. A head brings it from below; and so it goes where
+    /// memory is short, for there column files, whose ends are read first, take a quarter longer otherwise (decision 51).
+    fn in_order_down(&self, s: &Stream) -> bool {
+        let Some(f) = self.files.get(&s.file) else { return false };
+        s.course == Course::Backward && self.overlaps(f) && !self.is_short(f)
     }
 
     /// R13: moves the end of a window that waited for its turn on by what its reader has read meanwhile: a head that has come so
