@@ -205,7 +205,6 @@ impl Wave {
             }
             Course::Forward | Course::Backward => {
                 let established = matches!(place, Place::Continues(_)) && s.reads > 2;
-                let again = s.reads == 2 && s.missed;
                 if missing > 0 {
                     self.promote(id, pages.start.0);
                 }
@@ -221,17 +220,18 @@ impl Wave {
                 if chance || looks_back || self.outlived(s, came_to.0) {
                     return;
                 }
-                let early = missing > 0 && again && self.opens_early(&self.files[&id], s);
+                let early = missing > 0 && s.missed && s.reads == 2 && self.opens_early(&self.files[&id], s);
                 let opens = missing > 0 && established || early;
                 let Some(s) = self.streams.get_mut(sid) else { return };
                 s.robbed = false;
-                s.early |= early;
+                // Who reads again where he was with his second read is counted once.
+                let counted = early && !core::mem::replace(&mut s.early, true);
                 if s.ahead == 0 {
                     s.ahead = (4 * s.request).max(AHEAD_MIN);
                 }
                 let why = if opens { Why("R3 waited") } else { Why("R2 next") };
                 let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
-                if early && let Some(f) = self.files.get_mut(&id) {
+                if counted && let Some(f) = self.files.get_mut(&id) {
                     f.early += 1;
                 }
                 if opens {
