@@ -4,7 +4,7 @@
 //! period 16, run 1      read 0 . . . 16 . . . 32      the fourth is known: 48, then 64 and 80 ...
 //! R7  gaps dear         asked for  [48,49) [64,65) [80,81) ...     one request each
 //! R8  gaps cheap        asked for  [48,81)                         one request, gaps and all
-//!     by a head         then       [81,129)                        right behind it, so that the head need not travel
+//!                       then       [81,129)                        right behind it: no head travels, and nobody waits in a gap
 //! ```
 //!
 //! Four runs are asked for first. If their reader finds them there one after the other, each within a quarter of a latency, the device
@@ -36,9 +36,10 @@
 //! ```
 //!
 //! A gap is cheap up to three quarters of what one connection carries in a latency, divided by the requests that overlap
-//! (device.rs, `gap_max`): 600 KB on hdd, 127 KB on s3, 2 KB on ssd. The scenarios are `tests/wave/r07-stride.txt`,
-//! `r08-gaps.txt`, and for whole runs `r09-lengths.txt`. Runs right behind pages that were read are the rows of a matrix that is read
-//! by columns: each is opened as a stream of its own (R4).
+//! (device.rs, `gap_max`): 600 KB on hdd, 127 KB on s3, 2 KB on ssd. Where answers are late, runs whose gaps are cheap are read as a stream is,
+//! and the third read opens as much as a window has (R3), unless somebody read near the three of late: in a cluster they may be chance. The
+//! scenarios are `tests/wave/r07-stride.txt`, `r08-gaps.txt`, and for whole runs `r09-lengths.txt`. Runs right behind pages that were read are
+//! the rows of a matrix that is read by columns: each is opened as a stream of its own (R4).
 
 use super::device::{Device, PIECE_MIN};
 use super::lengths::{NEAR, USED_PERCENT};
@@ -59,6 +60,8 @@ const AT_ONCE: u64 = 4;
 const FIRST_RUNS: u64 = 4;
 /// One in so many of the requests that a device takes at once is left to reads that nobody foresaw: 4 of 64 on s3.
 const LEFT_FREE: u64 = 16;
+/// Periods on either side of three reads in which nobody read of late, if they are more than chance.
+const ALONE: i64 = 8;
 /// Reads that make a stride.
 pub(super) const STRIDE_READS: u64 = 3;
 
@@ -72,6 +75,18 @@ impl Stream {
     /// Whether a device serves several runs of this stride at once, as far as is known.
     fn comes_together(&self, device: &Device) -> bool {
         device.overlaps() || !device.is_head() && self.found_first()
+    }
+}
+
+impl File {
+    /// Whether nothing was read of late near the three reads of a stride that goes on at `next`: in a cluster three lie equally far apart by
+    /// chance.
+    fn alone(&self, next: u64, period: i64) -> bool {
+        let at = |periods: i64| next.saturating_add_signed(periods.saturating_mul(period));
+        let (one, other) = (at(-(STRIDE_READS as i64) - ALONE), at(ALONE));
+        let near = self.backward.range(one.min(other)..=one.max(other)).map(|(&page, _)| page);
+        let own = |page: u64| (1..=STRIDE_READS as i64).any(|read| at(-read).abs_diff(page) <= 1);
+        near.into_iter().all(own)
     }
 }
 
@@ -91,14 +106,20 @@ impl Wave {
         if f.stride_lengths.known() && s.reads < 2 * f.stride_lengths.longest() {
             return;
         }
-        if s.reads > STRIDE_READS + 1 && s.comes_together(&queue.device) {
-            let (Course::Stride { run, .. }, device) = (s.course, &queue.device) else { return };
+        let (Course::Stride { run, period }, device) = (s.course, &queue.device) else { return };
+        let in_one = fetches_gaps(device, period.unsigned_abs().saturating_sub(run));
+        let opens = in_one && device.is_far() && (s.reads > STRIDE_READS || f.alone(s.next, period));
+        if opens || s.reads > STRIDE_READS + 1 && s.comes_together(device) {
             // Seven reads that all came at once: what is not known to end is opened as a window is.
             let all_found = s.found && s.reads >= STRIDE_READS + FIRST_RUNS;
             let (connections, promise) =
-                if all_found { (UNITS_FIRST, u64::MAX) } else { (1, PROMISE * s.reads) };
+                if opens || all_found { (UNITS_FIRST, u64::MAX) } else { (1, PROMISE * s.reads) };
             let at_once = u64::from(device.flight_max());
-            let worth = (connections * device.unit_pages() / run).min(at_once - at_once / LEFT_FREE);
+            let worth = if in_one {
+                connections * device.unit_pages() / period.unsigned_abs()
+            } else {
+                (connections * device.unit_pages() / run).min(at_once - at_once / LEFT_FREE)
+            };
             s.ahead = s.ahead.max(worth.min(promise));
         }
     }
@@ -132,7 +153,7 @@ impl Wave {
         });
         let gap = period.unsigned_abs().saturating_sub(run);
         let head = queue.device.is_head();
-        let whole_stretch = 4 * PageCount(gap).bytes().0 <= 3 * queue.device.gap_max().0;
+        let whole_stretch = fetches_gaps(&queue.device, gap);
         // Three may be chance, and to a head each run apart is a trip, which it makes for its reader as soon.
         if head && !whole_stretch && s.reads <= STRIDE_READS {
             return;
@@ -168,8 +189,8 @@ impl Wave {
             }
             return;
         }
-        // A head need not travel where a stretch begins right behind the one before.
-        let before = s.frontier.checked_add_signed(-period).filter(|_| head && whole_stretch && distance > 0);
+        // A head need not travel where a stretch begins right behind the one before; and others may read in the gap, quietly until now.
+        let before = s.frontier.checked_add_signed(-period).filter(|_| whole_stretch && distance > 0);
         let mut stretch = before.map(|last| Extent::new(if period > 0 { last + run } else { last }, 0));
         let mut asked = Vec::new();
         let mut columns = Vec::new();
@@ -226,6 +247,11 @@ impl Wave {
         }
         self.plan_stream(now, sid, read, Why("R4 rows of a stride"));
     }
+}
+
+/// R8: whether gaps of so many pages are fetched with the runs on either side.
+fn fetches_gaps(device: &Device, gap: u64) -> bool {
+    4 * PageCount(gap).bytes().0 <= 3 * device.gap_max().0
 }
 
 /// Pages of a stride's next runs with what its reader will read on behind them (R9), the run alone where he does not.
@@ -334,6 +360,31 @@ mod tests {
         };
         assert_eq!([3, 4, 8, 9, 12].map(|reads| farthest(1, reads)), [0, 1, 2, 2, 3]);
         assert_eq!([3, 4, 8, 9, 12].map(|reads| farthest(16, reads)), [4, 6, 26, 26, 26]);
+    }
+
+    /// Three reads of 2 pages, 4 apart, on s3: what three connections carry in a latency; what four runs span where others read near them of
+    /// late, or where answers come soon.
+    #[test]
+    fn who_reads_alone_in_equal_steps_far_away_has_a_window() {
+        let asked = |latency_us: u64, others: &[u64]| {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 32) });
+            wave.queue(0).device = play(64, latency_us, 500);
+            for (i, &start) in others.iter().chain(&[40_000, 40_004, 40_008]).enumerate() {
+                let now = Nanos(i as u64 * latency_us * 1000);
+                let read = Input::Read { file: FileId(0), pages: Extent::new(start, 2), actor: 0 };
+                wave.handle(now, read);
+                wave.check();
+            }
+            let last = wave.take_trace().last().expect("a decision").decision;
+            assert_eq!((last.why.0, last.window.start.0), ("R8 gaps are cheap", 40_012));
+            last.window.size.0
+        };
+        assert_eq!(asked(30_000, &[]), 2194);
+        assert_eq!(asked(30_000, &[39_000, 40_100]), 2194);
+        assert_eq!(asked(30_000, &[39_990]), 14);
+        assert_eq!(asked(30_000, &[40_030]), 14);
+        assert_eq!(asked(10_000, &[]), 14);
     }
 
     /// A head of 8 ms fetches 4 pages in every 16 with their gaps, each stretch right behind the one before, up or down.
