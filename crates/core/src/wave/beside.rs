@@ -11,7 +11,7 @@
 //! ```
 //!
 //! It must be as thick as any region must be of its like (fills.rs): where those have ended and little of them was read, so it was of what lies
-//! beside them. The rent of that one read must come to half of the price, as always. A head buys nothing so:
+//! beside them. The rent of that one read must come to half of the price, as always, or that of all that were read there since. A head buys nothing so:
 //! what it carries in the time of one read is little, and a trip.
 //!
 //! And it must be no chance. Who reads a file of 3 GiB evenly comes to the 4096 pages beside what was bought of it, 2048 on either side, once in
@@ -40,6 +40,8 @@ struct Place {
     /// Pages from one read to the next in what was bought first, on average, and pages for each that was read.
     apart: u64,
     for_each: u64,
+    /// What reads beside it have paid that bought nothing.
+    paid_ns: u64,
     /// Which of the reads of the file was the latest when somebody was seen there.
     seen: u64,
 }
@@ -56,6 +58,8 @@ pub(super) struct Beside {
     /// Pages of the place then, and pages of what was bought of it first for each that had been read.
     pub(super) then: PageCount,
     pub(super) for_each: u64,
+    /// What reads beside it have paid before.
+    pub(super) paid_ns: u64,
 }
 
 impl Places {
@@ -68,7 +72,7 @@ impl Places {
             self.0.pop_front();
         }
         let (apart, for_each) = (pages.count.0 / count.max(1), pages.count.0 / pages_read.max(1));
-        self.0.push_back(Place { first: pages, all: pages, apart, for_each, seen: now });
+        self.0.push_back(Place { first: pages, all: pages, apart, for_each, paid_ns: 0, seen: now });
     }
 
     /// What a read of `pages`, number `now`, would have bought beside the latest such place. O([`PLACES_MAX`]).
@@ -87,14 +91,27 @@ impl Places {
             } else {
                 return None;
             };
-            Some(Beside { place, pages, then: p.all.count + pages.count, for_each: p.for_each })
+            Some(Beside {
+                place,
+                pages,
+                then: p.all.count + pages.count,
+                for_each: p.for_each,
+                paid_ns: p.paid_ns,
+            })
         };
         self.0.iter().enumerate().rev().find_map(place)
+    }
+
+    /// That is not bought yet: its read has paid.
+    pub(super) fn pays(&mut self, beside: Beside, wait_ns: u64) {
+        let place = &mut self.0[beside.place];
+        place.paid_ns = place.paid_ns.saturating_add(wait_ns);
     }
 
     /// That is bought, at read number `now`.
     pub(super) fn grown(&mut self, beside: Beside, now: u64) {
         let place = &mut self.0[beside.place];
+        place.paid_ns = 0;
         place.all = place.all.hull(beside.pages);
         place.seen = now;
     }
@@ -129,6 +146,18 @@ mod tests {
         assert_eq!(beside(266_476), Some(Extent::between(PageIndex(266_240), PageIndex(268_118))));
         assert_eq!(beside(262_000), Some(Extent::between(PageIndex(260_362), PageIndex(262_144))));
         assert_eq!([266_240 + 2049, 262_144 - 2053, 263_000].map(beside), [None; 3]);
+    }
+
+    /// Reads beside it that bought nothing have paid, until something is bought.
+    #[test]
+    fn what_is_paid_beside_a_place_adds_up() {
+        let mut places = places();
+        let next = |places: &Places| places.beside(Extent::new(266_476, 4), 6, END).unwrap();
+        (0..2).for_each(|_| places.pays(next(&places), 30));
+        assert_eq!(next(&places).paid_ns, 60);
+        places.grown(next(&places), 6);
+        let beyond = places.beside(Extent::new(269_000, 4), 6, END).unwrap();
+        assert_eq!(beyond.paid_ns, 0);
     }
 
     /// It grows with what was bought there, and remembers what it was at first.

@@ -295,6 +295,11 @@ impl Device {
         self.burst_rate.max(self.rate).max(self.connection_rate())
     }
 
+    /// Whether that was seen, and is no guess.
+    pub(crate) fn bulk_is_known(&self) -> bool {
+        self.burst_rate.max(self.rate) > 0
+    }
+
     /// Pages that a long fetch would carry in the time of one lone read: what a way costs it.
     pub(crate) fn way_pages(&self) -> u64 {
         PageCount::holding(carried(self.latency().unwrap_or_default(), self.bulk_rate())).0

@@ -5,7 +5,6 @@
 //!      --> seed: R1 start, R9 or R11 rent     stream: its window is pushed on     stride: its next runs (strides.rs)
 //! ```
 
-use super::density::Terms;
 use super::glides::is_glide;
 use super::in_step::by_chance;
 use super::locate::Place;
@@ -14,7 +13,7 @@ use super::reach::PROMISE;
 use super::shares::{AHEAD_MIN, SPECULATION_MAX};
 use super::stream::{Course, Stream, StreamId};
 use super::strides::STRIDE_READS;
-use super::{Advice, File, Look, Turn, Wanted, Wave};
+use super::{Advice, Look, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -23,8 +22,6 @@ use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
-/// One page in so many of a bought region carries a mark.
-const SAMPLE: u64 = 8;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
@@ -43,14 +40,6 @@ pub(super) struct Asked {
     pub(super) pattern: Pattern,
     pub(super) why: Why,
     pub(super) urgent: bool,
-}
-
-impl File {
-    /// R11: so many marks were read near `page`, each for the pages of a bought region up to the next.
-    pub(super) fn served(&mut self, page: PageIndex, marks: u64) {
-        self.density.served(page, marks * SAMPLE);
-        self.account.served(marks * SAMPLE);
-    }
 }
 
 impl Wave {
@@ -433,59 +422,6 @@ impl Wave {
         if missing > 0 {
             self.rent(now, id, pages);
         }
-    }
-
-    /// R11: a stray pays rent; a region may have paid its price.
-    fn rent(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let holds_back = self.holds_back();
-        let room = !holds_back && self.fills_little();
-        let Some(f) = self.files.get_mut(&id) else { return };
-        // What was bought there and is gone was lost (R12).
-        let lost = f.density.take_lost(pages.start, room);
-        self.lost += lost;
-        self.trials.lost(lost);
-        if holds_back && !f.sequential {
-            return;
-        }
-        let Some(queue) = self.queues.get(&f.device) else { return };
-        let Some(latency) = queue.device.latency() else { return };
-        let rate = queue.device.bulk_rate();
-        let (head, way) = (queue.device.trip_pages() > 0, queue.device.way_pages());
-        f.account.waited(pages.count.0, way);
-        let terms = Terms {
-            gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
-            overlaps: (queue.device.weighed() || queue.device.is_head()).then(|| queue.device.overlaps()),
-            rate_is_known: queue.device.rate().is_some(),
-            most: if f.account.allows(self.memory_believed) { self.memory_believed / 4 } else { 0 },
-        };
-        let table = &f.table;
-        let price = |region: Extent| {
-            let missing = region.count.0 - table.resident(region).0;
-            let transfer = missing.saturating_mul(crate::units::PAGE_SIZE * 1000) / (rate / 1_000_000).max(1);
-            (missing, latency.0.saturating_add(transfer))
-        };
-        let Some((region, why)) = f.density.read(pages, latency.0, f.end, terms, price) else {
-            return;
-        };
-        // To a head each of its holes is a way.
-        let ways = if head { table.holes(region).count() as u64 } else { 1 };
-        f.account.bought(price(region).0, ways, way);
-        self.buy(now, id, pages, region, Why(why));
-    }
-
-    /// R11: fetches all of a region because of a read.
-    pub(super) fn buy(&mut self, now: Nanos, id: FileId, pages: Extent, region: Extent, why: Why) {
-        let Some(f) = self.files.get_mut(&id) else { return };
-        // Every eighth page of what is bought is marked, to learn how much of it is read.
-        for page in (region.start.0..region.end().0).step_by(SAMPLE as usize) {
-            if !f.table.has(PageBit::Used, PageIndex(page)) {
-                f.table.set(PageBit::Mark, Extent::new(page, 1));
-            }
-        }
-        self.dead += region.count.0 - f.table.resident(region).0;
-        self.touch_leaves(id, region);
-        self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
-        self.want(Wanted { file: id, pages: region, turn: Turn::Urgent, why, stream: None });
     }
 
     /// Pushes a stream's frontier as far as the rules want it.
