@@ -14,6 +14,8 @@
 //! Seeds that wait at the next places are opened at once. Where there is none, two of those before must have been unknown as well, and the
 //! page before be there: else what a stride fetched beyond the last row would count as rows.
 //!
+//! Who has walked the first column as a stride, and told of it, says so with the first row that he takes up.
+//!
 //! A read of a stream that has come farther takes up nothing, and of those that take up something by turns with the rows the rows are told as
 //! strides by turns are (by_turns.rs): by their places, from the fourth on where they are 256 pages apart. From then on what is taken up
 //! elsewhere does not disturb the column.
@@ -26,6 +28,7 @@
 
 use super::Wave;
 use super::by_turns::reads_of;
+use super::stream::Course;
 use crate::decision::Why;
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
@@ -37,6 +40,8 @@ const DOUBLED: u32 = 4;
 const READS: u32 = 3;
 /// and how many of them must have been unknown, before others that are unknown are.
 const UNKNOWN: u32 = 2;
+/// Reads of a stride that were the first column of a matrix if one of its runs but the latest is taken up.
+const WALKED: u64 = 8;
 /// Places taken up that are remembered, with whatever else comes by turns.
 pub(super) const TAKEN_MAX: usize = 32;
 
@@ -58,14 +63,17 @@ pub(super) struct Column {
     reads: u32,
     unknown: u32,
     opened: u64,
+    /// Its first column was a stride whose runs came together.
+    walked: bool,
 }
 
 impl Column {
     /// Something is taken up, after all that was `taken` of late, the newest first; whether it is a row of the column.
-    fn takes(&mut self, row: Taken, taken: &[Taken]) -> bool {
+    fn takes(&mut self, row: Taken, taken: &[Taken], walked: Option<i64>) -> bool {
         let at = row.at;
         let goes_on = self.reads >= READS && at.wrapping_sub(self.at) as i64 == self.period;
-        let begins = if goes_on { None } else { in_a_row(taken, at).or_else(|| by_turns(taken, at)) };
+        let seen = || in_a_row(taken, at).or_else(|| by_turns(taken, at)).or(walked);
+        let begins = if goes_on { None } else { seen() };
         if goes_on {
             self.reads = self.reads.saturating_add(1);
             self.unknown = self.unknown.saturating_add(u32::from(row.unknown));
@@ -74,6 +82,7 @@ impl Column {
             let before = [1, 2].map(|rows| at.wrapping_add_signed(-rows * period));
             let unknown = taken.iter().filter(|row| row.unknown && before.contains(&row.at)).count();
             (self.period, self.reads, self.opened) = (period, READS, 0);
+            self.walked = walked == Some(period);
             self.unknown = unknown as u32 + u32::from(row.unknown);
         }
         let of_column = goes_on || begins.is_some();
@@ -111,13 +120,15 @@ impl Wave {
     /// `actor` has taken something up with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
     /// behind are opened, if it is seen to be a row. O([`TAKEN_MAX`]), and O(log streams) for each row that is opened, 64 at most.
     pub(super) fn open_rows(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, unknown: bool) {
+        let walked = self.row_of_walked(id, pages, actor);
         let Some(latest) = self.latest.get_mut(&actor) else { return };
         let row = Taken { at: pages.start.0, unknown };
-        let of_column = latest.column.takes(row, latest.taken.all());
+        let of_column = latest.column.takes(row, latest.taken.all(), walked);
         latest.taken.push(row);
         let mut column = latest.column;
-        let overlaps = self.files.get(&id).is_some_and(|f| self.overlaps(f));
-        if of_column && !self.holds_back() && overlaps && column.period.unsigned_abs() > pages.count.0 {
+        // Who walked the first column by a stride has found its runs there together.
+        let together = column.walked || self.files.get(&id).is_some_and(|f| self.overlaps(f));
+        if of_column && !self.holds_back() && together && column.period.unsigned_abs() > pages.count.0 {
             while column.opened < column.rows() && self.open_row(now, id, pages, actor, column) {
                 column.opened += 1;
             }
@@ -125,6 +136,19 @@ impl Wave {
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.column.opened = column.opened;
         }
+    }
+
+    /// How far rows lie apart, if `pages` begin right behind a run of the stride that `actor` has walked, though not its latest.
+    fn row_of_walked(&self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
+        let device = &self.queues.get(&self.files.get(&id)?.device)?.device;
+        let s = self.streams.get(self.latest.get(&actor)?.stride?).filter(|s| s.file == id)?;
+        if !s.comes_together(device) {
+            return None;
+        }
+        let (Course::Stride { period, run }, latest) = (s.course, s.latest_run()?) else { return None };
+        let before = PageIndex(pages.start.0.checked_sub(run)?);
+        let on = s.next.abs_diff(before.0) % period.unsigned_abs().max(1) == 0;
+        (on && before != latest.start && s.reads >= WALKED && s.went_by(before)).then_some(period)
     }
 
     /// Opens the first row of a column that is not open yet; whether there is one.
@@ -214,6 +238,29 @@ mod tests {
         assert_eq!(rows[..6].concat(), []);
         assert_eq!(rows[6], [4001, 5001, 6001, 7001]);
         assert_eq!(rows.concat(), second[4..], "each once");
+    }
+
+    /// The stride that was the first column is heard of: with the first row taken up four are opened behind it, and twice as many with each.
+    #[test]
+    fn who_has_walked_a_column_takes_up_the_next() {
+        let opened_by = |rows: u64, latency_us: u64| {
+            let (mut wave, file) = (Wave::new(Config::default()), FileId(0));
+            wave.queue(0).device = play(64, latency_us, 500);
+            wave.handle(Nanos(0), Input::Open { file, device: 0, size: Bytes(1 << 30) });
+            let mut read = |at: u64, page: u64| {
+                wave.handle(Nanos(at), Input::Read { file, pages: Extent::new(page, 1), actor: 0 });
+                while wave.poll(Nanos(at)).is_some() {}
+                wave.check();
+                let column = wave.take_trace().filter(|e| e.decision.why.0 == "R7 rows of a column");
+                column.map(|e| e.decision.window.start.0).collect::<Vec<_>>()
+            };
+            (0..rows).for_each(|row| assert_eq!(read(1_000 * row, 5 + 1000 * row), []));
+            [read(1_000_000, 6), read(1_001_000, 1006)]
+        };
+        assert_eq!(opened_by(7, 30_000), [const { Vec::new() }; 2], "too few");
+        let [first, second] = opened_by(20, 30_000);
+        assert_eq!(first, [1006, 2006, 3006, 4006]);
+        assert_eq!(second.len(), 5, "eight behind it");
     }
 
     #[test]

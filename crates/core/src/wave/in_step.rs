@@ -17,11 +17,11 @@
 //! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
 //! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's.
 
-use super::Wave;
 use super::plan::Asked;
 use super::reach::FEW;
 use super::shares::AHEAD_MIN;
 use super::stream::{Course, Stream, StreamId};
+use super::{File, Wave};
 use crate::decision::{Pattern, Why};
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use alloc::vec::Vec;
@@ -32,6 +32,8 @@ const SISTERS_MAX: usize = 256;
 const LOOKED_AFTER: usize = 16;
 /// Seeds that are opened behind the newest that went on, and before it.
 const NEAR_MAX: u64 = 64;
+/// Seeds in a row that did not go on, after which runs are over, as long as there are no more readers in step.
+const LATEST: u64 = 8;
 /// Once in so many times it may be chance that somebody comes back, and is taken for it.
 const CHANCE: u64 = 64;
 
@@ -41,6 +43,13 @@ const CHANCE: u64 = 64;
 /// A file of 1 GiB is 262,144 pages: reads of four pages are a run of their own up to 1,024 reads later. 512 streams in turn are.
 pub(super) fn by_chance(reads: u64, count: u64, end: u64) -> bool {
     reads.saturating_mul(count).saturating_mul(CHANCE) > end
+}
+
+impl File {
+    /// Whether one of the latest [`LATEST`] seeds went on, up to the newest of all.
+    pub(super) fn goes_on_of_late(&self) -> bool {
+        self.sown < self.fates_newest + LATEST
+    }
 }
 
 impl Wave {

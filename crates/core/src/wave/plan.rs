@@ -417,8 +417,11 @@ impl Wave {
             let window = Extent::between(PageIndex(start), PageIndex(end));
             let mark = Some(Extent::new(start, 1));
             self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
-            return;
+            if self.files[&id].goes_on_of_late() {
+                return;
+            }
         }
+        // Where nothing goes on any more he pays rent in spite of runs that ended: what he reads may be thick.
         if missing > 0 {
             self.rent(now, id, pages);
         }

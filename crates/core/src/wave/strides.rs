@@ -73,7 +73,7 @@ impl Stream {
     }
 
     /// Whether a device serves several runs of this stride at once, as far as is known.
-    fn comes_together(&self, device: &Device) -> bool {
+    pub(super) fn comes_together(&self, device: &Device) -> bool {
         device.overlaps() || !device.is_head() && self.found_first()
     }
 }
