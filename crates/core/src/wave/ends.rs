@@ -261,7 +261,7 @@ impl Wave {
         f.unlink(sid, s.next);
         f.unlink(sid, s.first);
         if s.course != Course::Seed {
-            self.not_active((s.epoch, s.epoch_before));
+            self.not_active((s.epoch, s.epoch_before), s.in_bought);
         }
         Some(s)
     }

@@ -406,7 +406,8 @@ impl Wave {
         let follows = found.is_some_and(|(&lead, _)| asked_up_to(lead));
         if follows && let Some(s) = self.streams.get_mut(sid) {
             let counted = (core::mem::replace(&mut s.epoch, NEVER), core::mem::take(&mut s.epoch_before));
-            self.not_active(counted);
+            let in_bought = s.in_bought;
+            self.not_active(counted, in_bought);
         }
         follows
     }

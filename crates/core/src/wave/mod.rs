@@ -265,6 +265,8 @@ pub struct Wave {
     active_now: u64,
     /// Streams that were active in the epoch before this one, and in the one before that.
     active_before: [u64; 2],
+    /// Streams that read in what was bought (R11) in this epoch, and in the one before: none of those is one of these.
+    in_bought: [u64; 2],
     /// Streams that became active for the first time in the second half of this epoch, and of the one before.
     came_late: [u64; 2],
     counters: Counters,
@@ -308,6 +310,7 @@ impl Wave {
             epoch_start: Nanos(0),
             active_now: 0,
             active_before: [0; 2],
+            in_bought: [0; 2],
             came_late: [0; 2],
             counters: Counters::default(),
             changed: Vec::new(),

@@ -10,6 +10,10 @@
 //! What a stream leaves when it ends is waste, and a debt: as much less is let out. It is made good page for page by what is
 //! fetched ahead and read, and by waits: where a reader goes on to wait, the time costs more than the pages would have.
 //!
+//! Who reads in a region that was bought (R11) has nothing out there, and takes nothing from others: random reads of 32 MiB are 120 streams of two
+//! reads each, and who reads in order after them would have a hundredth of what he may. Where they leave what was bought they share
+//! among themselves as well. Not on a head, which goes its way to them as to any.
+//!
 //! Streams that read in step share alike. One that reads more than its share of the pages is given as much of the speculation by
 //! that measure, as far as the others have left it; if they leave it less than half, they are held to their own measure, though to no
 //! less than a quarter of their share, for a while. And where they leave it nothing, it has what a wait is worth, one latency's carrying,
@@ -47,6 +51,13 @@ const EPOCH: Nanos = Nanos::from_ms(2000);
 const RECOVERY: u64 = 64;
 /// No rule wants less ahead of a stream than this.
 pub(super) const AHEAD_MIN: u64 = 4;
+
+impl File {
+    /// Whether what a stream read last was bought (R11).
+    fn is_in_bought(&self, s: &Stream) -> bool {
+        self.density.was_bought(PageIndex(s.next.saturating_sub(1)))
+    }
+}
 
 impl Wave {
     /// Pages of the memory believed in that may be out unread.
@@ -131,10 +142,12 @@ impl Wave {
         let others = self.out_of_others(s);
         let (progress, used) = s.begun;
         let all = (self.counters.pages_used - used + pool / 8).max(1);
-        let bought = f.density.was_bought(PageIndex(s.next.saturating_sub(1)));
+        let bought = f.is_in_bought(s);
         let own = if bought { 0 } else { s.progress().saturating_sub(progress).min(all) };
         let by_use = (u128::from(pool) * u128::from(own) / u128::from(all)) as u64;
-        (self.speculation_share(f), by_use, pool.saturating_sub(others))
+        let streams = self.active() + if bought { self.in_bought[0].max(self.in_bought[1]) } else { 0 };
+        let share = (pool / streams.max(1)).max(AHEAD_MIN);
+        (share, by_use, pool.saturating_sub(others))
     }
 
     /// A stream that others leave less than half of what is due to it by use presses them, until so much is used as may be out.
@@ -161,6 +174,7 @@ impl Wave {
             self.epoch = self.epoch.wrapping_add(1);
             self.epoch_start = now;
             self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
+            self.in_bought = [0, self.in_bought[0]];
             self.came_late = [0, self.came_late[0]];
             let lost_much = self.lost_weighed > 0;
             (self.lost, self.lost_weighed, self.robbed_now) = (0, 0, 0);
@@ -171,13 +185,19 @@ impl Wave {
                 self.memory_believed = (self.memory_believed + memory / RECOVERY).min(memory);
             }
         }
+        let in_bought = self.streams.get(sid).is_some_and(|s| {
+            let f = &self.files[&s.file];
+            f.is_in_bought(s) && self.overlaps(f)
+        });
         if let Some(s) = self.streams.get_mut(sid) {
             if s.epoch != self.epoch {
                 let began_late = s.epoch == NEVER && now.since(self.epoch_start).0 > EPOCH.0 / 2;
                 self.came_late[0] += u64::from(began_late);
                 s.epoch_before = s.epoch == self.epoch.wrapping_sub(1);
                 s.epoch = self.epoch;
-                self.active_now += 1;
+                s.in_bought = in_bought;
+                let count = if in_bought { &mut self.in_bought[0] } else { &mut self.active_now };
+                *count += 1;
             }
             if !core::mem::replace(&mut s.lined, true) {
                 self.line_up(now, sid);
@@ -186,11 +206,16 @@ impl Wave {
     }
 
     /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.
-    pub(super) fn not_active(&mut self, (epoch, before): (u32, bool)) {
+    pub(super) fn not_active(&mut self, (epoch, before): (u32, bool), in_bought: bool) {
         let now = epoch == self.epoch;
         let then = if now { before } else { epoch == self.epoch.wrapping_sub(1) };
-        self.active_now = self.active_now.saturating_sub(u64::from(now));
-        self.active_before[0] = self.active_before[0].saturating_sub(u64::from(then));
+        let [count, count_before] = if in_bought {
+            self.in_bought.each_mut()
+        } else {
+            [&mut self.active_now, &mut self.active_before[0]]
+        };
+        *count = count.saturating_sub(u64::from(now));
+        *count_before = count_before.saturating_sub(u64::from(then));
     }
 }
 
@@ -198,10 +223,11 @@ impl Wave {
 mod tests {
     use super::super::device::Device;
     use super::super::device::tests::play;
-    use super::super::stream::Stream;
     use super::super::stream::tests::buy_region;
+    use super::super::stream::{Course, Stream};
     use super::super::{Config, Input, Wave};
     use crate::units::{Bytes, FileId, Nanos};
+    use alloc::vec::Vec;
 
     /// The worked example at the top.
     #[test]
@@ -244,6 +270,40 @@ mod tests {
         assert_eq!(of(&wave, &small), 52);
         wave.counters.pages_used += 12_288;
         assert_eq!(of(&wave, &small), 189);
+    }
+
+    /// Ten streams in a region that was bought, and one elsewhere: that one has all, they an eleventh each; on a head all have. When they
+    /// have ended there are none.
+    #[test]
+    fn who_reads_in_what_was_bought_takes_nothing_from_others() {
+        let shares = |slots: usize| {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            buy_region(&mut wave);
+            wave.queue(0).device = play(slots, 30_000, 500);
+            (wave.counters.pages_used, wave.dead) = (16_384, wave.unread);
+            let (active, bought) = (wave.active_now, wave.in_bought[0]);
+            let mut stream = |start: u64| {
+                let s = Stream::seed(FileId(0), start, 1, Nanos(0));
+                let sid = wave.streams.add(Stream { course: Course::Forward, ..s });
+                wave.mark_active(Nanos(0), sid);
+                sid
+            };
+            let inside: Vec<_> = (0..10).map(|i| stream(2060 + 20 * i)).collect();
+            let outside = stream(100_000);
+            let of = |wave: &Wave, sid| {
+                let s = wave.streams.get(sid).expect("a stream");
+                wave.speculation_of(&wave.files[&FileId(0)], s)
+            };
+            let shares = (of(&wave, inside[0]), of(&wave, outside));
+            assert_eq!(wave.active_now + wave.in_bought[0], active + bought + 11);
+            inside.into_iter().chain([outside]).for_each(|sid| drop(wave.dismiss(sid)));
+            assert_eq!((wave.active_now, wave.in_bought[0]), (active, bought));
+            shares
+        };
+        assert_eq!(shares(64), (12_288 / 11, 12_288));
+        let (inside, outside) = shares(1);
+        assert!(inside == outside && outside < 2000, "{inside} {outside}");
     }
 
     #[test]

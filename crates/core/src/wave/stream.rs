@@ -71,8 +71,9 @@ pub(crate) struct Stream {
     pub(crate) lined: bool,
     /// Epoch in which it was last counted as active, or [`NEVER`],
     pub(crate) epoch: u32,
-    /// and whether it was in the one before that.
+    /// and whether it was in the one before that; and whether it was counted as one that reads in what was bought (R11).
     pub(crate) epoch_before: bool,
+    pub(crate) in_bought: bool,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
     /// Nobody had asked for what its first read,
@@ -139,6 +140,7 @@ impl Stream {
             lined: false,
             epoch: NEVER,
             epoch_before: false,
+            in_bought: false,
             waited: false,
             missed: false,
             early: false,
