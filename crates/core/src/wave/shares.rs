@@ -297,7 +297,9 @@ mod tests {
             };
             let shares = (of(&wave, inside[0]), of(&wave, outside));
             assert_eq!(wave.active_now + wave.in_bought[0], active + bought + 11);
-            inside.into_iter().chain([outside]).for_each(|sid| drop(wave.dismiss(sid)));
+            for sid in inside.into_iter().chain([outside]) {
+                assert!(wave.dismiss(sid).is_some());
+            }
             assert_eq!((wave.active_now, wave.in_bought[0]), (active, bought));
             shares
         };
