@@ -265,7 +265,7 @@ pub struct Wave {
     active_now: u64,
     /// Streams that were active in the epoch before this one, and in the one before that.
     active_before: [u64; 2],
-    /// Streams that read in what was bought (R11) in this epoch, and in the one before: none of those is one of these.
+    /// Of those of this epoch, and of the one before, so many read in what was bought (R11).
     in_bought: [u64; 2],
     /// Streams that became active for the first time in the second half of this epoch, and of the one before.
     came_late: [u64; 2],
