@@ -120,7 +120,8 @@ impl Wave {
     /// `actor` has taken something up with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
     /// behind are opened, if it is seen to be a row. O([`TAKEN_MAX`]), and O(log streams) for each row that is opened, 64 at most.
     pub(super) fn open_rows(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, unknown: bool) {
-        let walked = self.row_of_walked(id, pages, actor);
+        let short = self.files.get(&id).is_some_and(|f| self.is_short(f));
+        let walked = self.row_of_walked(id, pages, actor).filter(|_| !short);
         let Some(latest) = self.latest.get_mut(&actor) else { return };
         let row = Taken { at: pages.start.0, unknown };
         let of_column = latest.column.takes(row, latest.taken.all(), walked);

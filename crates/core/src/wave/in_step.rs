@@ -32,7 +32,7 @@ const SISTERS_MAX: usize = 256;
 const LOOKED_AFTER: usize = 16;
 /// Seeds that are opened behind the newest that went on, and before it.
 const NEAR_MAX: u64 = 64;
-/// Seeds in a row that did not go on, after which runs are over, as long as there are no more readers in step.
+/// Seeds in a row that did not go on, after which runs are over.
 const LATEST: u64 = 8;
 /// Once in so many times it may be chance that somebody comes back, and is taken for it.
 const CHANCE: u64 = 64;
@@ -46,9 +46,9 @@ pub(super) fn by_chance(reads: u64, count: u64, end: u64) -> bool {
 }
 
 impl File {
-    /// Whether one of the latest [`LATEST`] seeds went on, up to the newest of all.
-    pub(super) fn goes_on_of_late(&self) -> bool {
-        self.sown < self.fates_newest + LATEST
+    /// Whether one of the latest seeds went on: of eight, or of two of each of so many readers, whose turn may not have come.
+    pub(super) fn goes_on_of_late(&self, readers: usize) -> bool {
+        self.sown < self.fates_newest + LATEST.max(2 * readers as u64)
     }
 }
 
@@ -172,6 +172,20 @@ mod tests {
     use super::super::{Config, Input};
     use super::*;
     use crate::units::{Bytes, PageCount};
+
+    /// The eighth seed since one that went on, and of 16 readers the 32nd, says that runs are over.
+    #[test]
+    fn runs_are_over_when_nobody_has_gone_on_for_two_turns() {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let mut goes_on = |sown: u64, readers: usize| {
+            let f = wave.files.get_mut(&id).unwrap();
+            (f.sown, f.fates_newest) = (100 + sown, 100);
+            f.goes_on_of_late(readers)
+        };
+        assert_eq!([7, 8].map(|sown| goes_on(sown, 1)), [true, false]);
+        assert_eq!([31, 32].map(|sown| goes_on(sown, 16)), [true, false]);
+    }
 
     /// The last example at the top: one row has come `came` pages, the others `progress`, and records of 16 pages ended here. What is asked
     /// for of each of those.

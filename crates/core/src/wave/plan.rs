@@ -417,7 +417,7 @@ impl Wave {
             let window = Extent::between(PageIndex(start), PageIndex(end));
             let mark = Some(Extent::new(start, 1));
             self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
-            if self.files[&id].goes_on_of_late() {
+            if self.files[&id].goes_on_of_late(self.latest.len()) || !self.fills_little() {
                 return;
             }
         }
