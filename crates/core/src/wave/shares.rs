@@ -187,7 +187,9 @@ impl Wave {
                 self.memory_believed = (self.memory_believed + memory / RECOVERY).min(memory);
             }
         }
-        let in_bought = self.streams.get(sid).is_some_and(|s| self.files[&s.file].is_in_bought(s));
+        // Looked at once an epoch: it takes a look into each size of regions.
+        let new = self.streams.get(sid).filter(|s| s.epoch != self.epoch);
+        let in_bought = new.is_some_and(|s| self.files[&s.file].is_in_bought(s));
         if let Some(s) = self.streams.get_mut(sid) {
             if s.epoch != self.epoch {
                 let began_late = s.epoch == NEVER && now.since(self.epoch_start).0 > EPOCH.0 / 2;
