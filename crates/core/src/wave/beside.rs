@@ -11,8 +11,8 @@
 //! ```
 //!
 //! It must be as thick as any region must be of its like (fills.rs): where those have ended and little of them was read, so it was of what lies
-//! beside them. The rent of that one read must come to half of the price, as always, or that of all that were read there since. A head buys nothing so:
-//! what it carries in the time of one read is little, and a trip.
+//! beside them. The rent of that one read must come to half of the price, as always, or that of all that were made there since. A head buys
+//! nothing so: what it carries in the time of one read is little, and a trip.
 //!
 //! And it must be no chance. Who reads a file of 3 GiB evenly comes to the 4096 pages beside what was bought of it, 2048 on either side, once in
 //! 192 reads. So many may be made elsewhere, since somebody was seen in what was bought, that one comes beside it by chance once in eight times: 24.
@@ -40,7 +40,7 @@ struct Place {
     /// Pages from one read to the next in what was bought first, on average, and pages for each that was read.
     apart: u64,
     for_each: u64,
-    /// What reads beside it have paid that bought nothing.
+    /// What reads beside it have paid since something was bought there.
     paid_ns: u64,
     /// Which of the reads of the file was the latest when somebody was seen there.
     seen: u64,
@@ -58,8 +58,6 @@ pub(super) struct Beside {
     /// Pages of the place then, and pages of what was bought of it first for each that had been read.
     pub(super) then: PageCount,
     pub(super) for_each: u64,
-    /// What reads beside it have paid before.
-    pub(super) paid_ns: u64,
 }
 
 impl Places {
@@ -91,21 +89,16 @@ impl Places {
             } else {
                 return None;
             };
-            Some(Beside {
-                place,
-                pages,
-                then: p.all.count + pages.count,
-                for_each: p.for_each,
-                paid_ns: p.paid_ns,
-            })
+            Some(Beside { place, pages, then: p.all.count + pages.count, for_each: p.for_each })
         };
         self.0.iter().enumerate().rev().find_map(place)
     }
 
-    /// That is not bought yet: its read has paid.
-    pub(super) fn pays(&mut self, beside: Beside, wait_ns: u64) {
+    /// The read beside it pays: what all of them have, since something was bought there.
+    pub(super) fn pays(&mut self, beside: Beside, wait_ns: u64) -> u64 {
         let place = &mut self.0[beside.place];
         place.paid_ns = place.paid_ns.saturating_add(wait_ns);
+        place.paid_ns
     }
 
     /// That is bought, at read number `now`.
@@ -152,12 +145,11 @@ mod tests {
     #[test]
     fn what_is_paid_beside_a_place_adds_up() {
         let mut places = places();
-        let next = |places: &Places| places.beside(Extent::new(266_476, 4), 6, END).unwrap();
-        (0..2).for_each(|_| places.pays(next(&places), 30));
-        assert_eq!(next(&places).paid_ns, 60);
-        places.grown(next(&places), 6);
+        let first = places.beside(Extent::new(266_476, 4), 6, END).unwrap();
+        assert_eq!([0; 2].map(|_| places.pays(first, 30)), [30, 60]);
+        places.grown(first, 6);
         let beyond = places.beside(Extent::new(269_000, 4), 6, END).unwrap();
-        assert_eq!(beyond.paid_ns, 0);
+        assert_eq!(places.pays(beyond, 30), 30);
     }
 
     /// It grows with what was bought there, and remembers what it was at first.

@@ -120,8 +120,7 @@ impl Wave {
     /// `actor` has taken something up with a read of `pages`, which was unknown if only the cache remembers what was read before it. The rows
     /// behind are opened, if it is seen to be a row. O([`TAKEN_MAX`]), and O(log streams) for each row that is opened, 64 at most.
     pub(super) fn open_rows(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, unknown: bool) {
-        let short = self.files.get(&id).is_some_and(|f| self.is_short(f));
-        let walked = self.row_of_walked(id, pages, actor).filter(|_| !short);
+        let walked = self.row_of_walked(id, pages, actor);
         let Some(latest) = self.latest.get_mut(&actor) else { return };
         let row = Taken { at: pages.start.0, unknown };
         let of_column = latest.column.takes(row, latest.taken.all(), walked);
@@ -139,16 +138,17 @@ impl Wave {
         }
     }
 
-    /// How far rows lie apart, if `pages` begin right behind a run of the stride that `actor` has walked, though not its latest.
+    /// How far rows lie apart, if `pages` begin right behind a run of the stride that `actor` has walked, though not its latest; where memory is
+    /// not short.
     fn row_of_walked(&self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
-        let device = &self.queues.get(&self.files.get(&id)?.device)?.device;
         let s = self.streams.get(self.latest.get(&actor)?.stride?).filter(|s| s.file == id)?;
-        if !s.comes_together(device) {
+        let f = self.files.get(&id)?;
+        if !s.comes_together(&self.queues.get(&f.device)?.device) || self.is_short(f) {
             return None;
         }
         let (Course::Stride { period, run }, latest) = (s.course, s.latest_run()?) else { return None };
         let before = PageIndex(pages.start.0.checked_sub(run)?);
-        let on = s.next.abs_diff(before.0) % period.unsigned_abs().max(1) == 0;
+        let on = s.next.abs_diff(before.0) % period.unsigned_abs() == 0;
         (on && before != latest.start && s.reads >= WALKED && s.went_by(before)).then_some(period)
     }
 

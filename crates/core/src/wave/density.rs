@@ -51,12 +51,17 @@ const RENT: u64 = 2;
 const CLIPPED_MIN: u64 = 4096;
 /// and so many times the way from one read to the next, on average, beyond.
 const MARGIN: u64 = 2;
+/// but its ends are not left out where both come in one part in so many of a wait.
+const ENDS: u64 = 4;
 /// Reads gather where a region has at least so many,
 const GATHER_MIN: u64 = 4;
-/// and even reading would gather as many in any region of the file once in two to this power files.
+/// even reading would gather as many in any region of the file once in two to this power files,
 const CHANCE_BITS: u64 = 14;
-/// Nor are its ends left out where both come in one part in so many of a wait.
-const ENDS: u64 = 4;
+/// and so many of its quarters hold an eighth of them each;
+const QUARTERS: usize = 3;
+/// but so many reads, in so many quarters, say that the price is worth knowing.
+const PART_MIN: u64 = 3;
+const PART_QUARTERS: usize = 2;
 /// Regions watched in a file; when there are more, those read longest ago go.
 const REGIONS_MAX: usize = 4096;
 /// Where gaps are dear, so much of what is fetched must not have been read: three quarters.
@@ -64,8 +69,6 @@ const NEW_DEAR: (u64, u64) = (3, 4);
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB, and no more than a quarter of what memory
 /// holds; each page read out of them lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
-/// but so many say that the price is worth knowing.
-const PART_MIN: u64 = 3;
 /// Pages of the part that is bought to learn what the device carries,
 const PART: u64 = 1024;
 /// why,
@@ -116,6 +119,10 @@ impl Region {
 /// On what terms regions are bought.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
+    /// What a random read waits, or is expected to wait.
+    pub(crate) wait_ns: u64,
+    /// Pages of the file.
+    pub(crate) end_of_file: u64,
     /// A gap costs no more than a request of its own.
     pub(crate) gaps_are_cheap: bool,
     /// Whether requests overlap, where that was seen.
@@ -154,41 +161,32 @@ pub(crate) struct Density {
 }
 
 impl Density {
-    /// A random read of `pages` waited, or is expected to wait, `wait_ns`. Returns the region to buy, if one has paid:
-    /// `price(region)` is how many of its pages are missing, and what fetching those would take in ns.
+    /// A random read of `pages` waited, or is expected to wait. Returns the region to buy, if one has paid: `price(region)` is how many of
+    /// its pages are missing, and what fetching those would take in ns.
     pub(crate) fn read(
         &mut self,
         pages: Extent,
-        wait_ns: u64,
-        end_of_file: u64,
         terms: Terms,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
         for read in core::mem::take(&mut self.owing).into_iter().chain([pages]) {
-            self.count(read, wait_ns);
+            self.count(read, terms.wait_ns);
         }
-        let bought = self.buys(pages, wait_ns, end_of_file, terms, &price);
-        let bought = bought.or_else(|| self.buy_beside(pages, wait_ns, end_of_file, terms, &price));
+        let bought = self.buys(pages, terms, &price);
+        let bought = bought.or_else(|| self.buy_beside(pages, terms, &price));
         let learns = bought.is_none_or(|(_, why)| why == LEARNS);
         self.unpriced = (learns && !terms.rate_is_known).then_some(pages);
         bought
     }
 
-    /// The latest read, if its price was a guess and it bought nothing.
-    pub(crate) fn unpriced(&self) -> Option<Extent> {
-        self.unpriced
+    /// Whether the price of the latest read was a guess, and it bought nothing but a part to learn it.
+    pub(crate) fn is_unpriced(&self) -> bool {
+        self.unpriced.is_some()
     }
 
-    /// What the device carries is known now: what the latest read, whose price was a guess, buys then, and that read.
-    pub(crate) fn learnt(
-        &mut self,
-        wait_ns: u64,
-        end_of_file: u64,
-        terms: Terms,
-        price: impl Fn(Extent) -> (u64, u64),
-    ) -> Option<(Extent, (Extent, &'static str))> {
-        let pages = self.unpriced.take()?;
-        self.buys(pages, wait_ns, end_of_file, terms, price).map(|bought| (pages, bought))
+    /// That read, to see once what it buys ([`Self::buys`]) when what the device carries is known.
+    pub(crate) fn take_unpriced(&mut self) -> Option<Extent> {
+        self.unpriced.take()
     }
 
     /// A random read waited while nobody knew for how long: it pays with the next.
@@ -218,15 +216,13 @@ impl Density {
     }
 
     /// What the reads counted so far buy, the latest of which was of `pages`.
-    fn buys(
+    pub(crate) fn buys(
         &mut self,
         pages: Extent,
-        wait_ns: u64,
-        end_of_file: u64,
         terms: Terms,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
-        let Terms { gaps_are_cheap, overlaps, rate_is_known, most } = terms;
+        let Terms { wait_ns, end_of_file, gaps_are_cheap, overlaps, rate_is_known, most } = terms;
         let thin_max = terms.thin_max();
         let mut bought = None;
         let mut part_paid_ns = None;
@@ -248,12 +244,12 @@ impl Density {
             let thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
             let holds = region.pages_read * thick >= whole.count.0;
             let spread = if holds { self.spread(s, number, region.count) } else { 0 };
-            let thick = spread >= 3;
-            let asked = fills || thick && gathered;
+            let asked = fills || spread >= QUARTERS && gathered;
+            let part = if asked { price(extent) } else { (0, u64::MAX) };
             // Ends that come in a quarter of the time that a read there would wait are not left out.
-            let ends = asked && extent != whole && price(whole).1 <= price(extent).1 + wait_ns / ENDS;
-            let extent = if ends { whole } else { extent };
-            let (missing, price_ns) = if asked { price(extent) } else { (0, u64::MAX) };
+            let all =
+                (asked && extent != whole).then(|| price(whole)).filter(|p| p.1 <= part.1 + wait_ns / ENDS);
+            let (extent, (missing, price_ns)) = all.map_or((extent, part), |all| (whole, all));
             // What was read and is gone is a gap as well.
             let unread = whole.count.0.saturating_sub(region.pages_read);
             if !gaps_are_cheap && NEW_DEAR.1 * unread < NEW_DEAR.0 * missing {
@@ -270,7 +266,7 @@ impl Density {
             {
                 "R11 rent paid"
             } else {
-                if thin && gathers && spread >= 2 && !rate_is_known && scale > PART {
+                if thin && gathers && spread >= PART_QUARTERS && !rate_is_known && scale > PART {
                     part_paid_ns = Some(region.paid_ns);
                 }
                 continue;
@@ -316,23 +312,19 @@ impl Density {
     fn buy_beside(
         &mut self,
         pages: Extent,
-        wait_ns: u64,
-        end_of_file: u64,
         terms: Terms,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
-        let beside = self.places.beside(pages, self.reads, end_of_file)?;
+        let beside = self.places.beside(pages, self.reads, terms.end_of_file)?;
         let s = SCALES.partition_point(|&scale| scale < beside.then.0).min(SCALES.len() - 1);
         let thick = beside.for_each <= self.fills.thick(s, terms.gaps_are_cheap);
         let (missing, price_ns) = price(beside.pages);
         let a_trip = terms.overlaps == Some(false);
-        let dear = RENT * (beside.paid_ns + wait_ns) < price_ns;
         let much = beside.pages.count.0 > terms.most || self.thin + missing > terms.thin_max();
         if a_trip || !thick || missing == 0 || much {
             return None;
         }
-        if dear {
-            self.places.pays(beside, wait_ns);
+        if RENT * self.places.pays(beside, terms.wait_ns) < price_ns {
             return None;
         }
         self.places.grown(beside, self.reads);

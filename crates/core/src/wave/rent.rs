@@ -15,7 +15,7 @@ use super::queue::{Turn, Wanted};
 use super::{File, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
+use crate::units::{Extent, FileId, Nanos, PAGE_SIZE, PageIndex};
 
 /// One page in so many of a bought region carries a mark.
 const SAMPLE: u64 = 8;
@@ -47,29 +47,32 @@ impl Wave {
             return;
         }
         f.account.waited(pages.count.0, queue.device.way_pages());
-        self.buy_what_paid(now, id, Some(pages), pages.count);
+        self.buy_what_paid(now, id, pages, true);
     }
 
     /// R11: something has arrived in a file. What its latest stray would have bought may have a price now that was a guess then.
     pub(super) fn price_again(&mut self, now: Nanos, id: FileId) {
-        let Some(f) = self.files.get(&id) else { return };
+        let Some(f) = self.files.get(&id).filter(|f| f.density.is_unpriced()) else { return };
         let known = self.queues.get(&f.device).is_some_and(|queue| queue.device.bulk_is_known());
-        if let Some(pages) = f.density.unpriced().filter(|_| known)
-            && (f.sequential || !self.holds_back())
-        {
-            self.buy_what_paid(now, id, None, pages.count);
+        if !known || self.holds_back() && !f.sequential {
+            return;
+        }
+        if let Some(pages) = self.files.get_mut(&id).and_then(|f| f.density.take_unpriced()) {
+            self.buy_what_paid(now, id, pages, false);
         }
     }
 
-    /// R11: buys what has paid for itself by `stray`, or by the latest whose price was a guess; of so many pages.
-    fn buy_what_paid(&mut self, now: Nanos, id: FileId, stray: Option<Extent>, read: PageCount) {
+    /// R11: buys what has paid for itself by a stray of `pages`, which is `new`, or was counted when its price was a guess.
+    fn buy_what_paid(&mut self, now: Nanos, id: FileId, pages: Extent, new: bool) {
         let Some(f) = self.files.get_mut(&id) else { return };
         let Some(queue) = self.queues.get(&f.device) else { return };
         let Some(latency) = queue.device.latency() else { return };
         let rate = queue.device.bulk_rate();
         let (head, way) = (queue.device.trip_pages() > 0, queue.device.way_pages());
         let terms = Terms {
-            gaps_are_cheap: 3 * queue.device.gap_max().0 >= read.bytes().0,
+            wait_ns: latency.0,
+            end_of_file: f.end,
+            gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
             overlaps: (queue.device.weighed() || queue.device.is_head()).then(|| queue.device.overlaps()),
             rate_is_known: queue.device.bulk_is_known(),
             most: if f.account.allows(self.memory_believed) { self.memory_believed / 4 } else { 0 },
@@ -80,13 +83,9 @@ impl Wave {
             let transfer = missing.saturating_mul(PAGE_SIZE * 1000) / (rate / 1_000_000).max(1);
             (missing, latency.0.saturating_add(transfer))
         };
-        let bought = match stray {
-            Some(pages) => {
-                f.density.read(pages, latency.0, f.end, terms, price).map(|bought| (pages, bought))
-            }
-            None => f.density.learnt(latency.0, f.end, terms, price),
-        };
-        let Some((pages, (region, why))) = bought else { return };
+        let density = &mut f.density;
+        let bought = if new { density.read(pages, terms, price) } else { density.buys(pages, terms, price) };
+        let Some((region, why)) = bought else { return };
         // To a head each of its holes is a way.
         let ways = if head { table.holes(region).count() as u64 } else { 1 };
         f.account.bought(price(region).0, ways, way);

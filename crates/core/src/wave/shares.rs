@@ -120,9 +120,17 @@ impl Wave {
 
     /// The pool, divided by the streams that read elsewhere than in what was bought.
     pub(super) fn speculation_share(&self, f: &File) -> u64 {
-        let counts = [self.active_now, self.active_before[0]].into_iter().zip(self.in_bought);
-        let streams = counts.map(|(all, in_bought)| all.saturating_sub(in_bought)).max();
-        (self.pool(f) / streams.unwrap_or(0).max(1)).max(AHEAD_MIN)
+        self.part_of(self.pool(f), false)
+    }
+
+    /// What one stream has of the pool: who reads in what was bought shares with all, others with those that read elsewhere.
+    fn part_of(&self, pool: u64, in_bought: bool) -> u64 {
+        let elsewhere = || {
+            let [now, before] = self.in_bought;
+            self.active_now.saturating_sub(now).max(self.active_before[0].saturating_sub(before))
+        };
+        let streams = if in_bought { self.active() } else { elsewhere() };
+        (pool / streams.max(1)).max(AHEAD_MIN)
     }
 
     /// What one stream may have out: its share; where it reads more than that, what is due to it by use, as far as others have left
@@ -147,9 +155,7 @@ impl Wave {
         let bought = f.is_in_bought(s);
         let own = if bought { 0 } else { s.progress().saturating_sub(progress).min(all) };
         let by_use = (u128::from(pool) * u128::from(own) / u128::from(all)) as u64;
-        let share =
-            if bought { (pool / self.active().max(1)).max(AHEAD_MIN) } else { self.speculation_share(f) };
-        (share, by_use, pool.saturating_sub(others))
+        (self.part_of(pool, bought), by_use, pool.saturating_sub(others))
     }
 
     /// A stream that others leave less than half of what is due to it by use presses them, until so much is used as may be out.

@@ -84,9 +84,8 @@ impl File {
     fn alone(&self, next: u64, period: i64) -> bool {
         let at = |periods: i64| next.saturating_add_signed(periods.saturating_mul(period));
         let (one, other) = (at(-(STRIDE_READS as i64) - ALONE), at(ALONE));
-        let near = self.backward.range(one.min(other)..=one.max(other)).map(|(&page, _)| page);
         let own = |page: u64| (1..=STRIDE_READS as i64).any(|read| at(-read).abs_diff(page) <= 1);
-        near.into_iter().all(own)
+        self.backward.range(one.min(other)..=one.max(other)).all(|(&page, _)| own(page))
     }
 }
 

@@ -4,8 +4,28 @@ use super::super::worn::WORN;
 use super::*;
 use crate::units::PageCount;
 
-const FREELY: Terms =
-    Terms { gaps_are_cheap: true, overlaps: Some(true), rate_is_known: true, most: u64::MAX };
+const FREELY: Terms = Terms {
+    wait_ns: 0,
+    end_of_file: 0,
+    gaps_are_cheap: true,
+    overlaps: Some(true),
+    rate_is_known: true,
+    most: u64::MAX,
+};
+
+impl Density {
+    /// A read that waits so long in a file of so many pages, on these terms otherwise.
+    fn reads(
+        &mut self,
+        pages: Extent,
+        wait_ns: u64,
+        end_of_file: u64,
+        terms: Terms,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<(Extent, &'static str)> {
+        self.read(pages, Terms { wait_ns, end_of_file, ..terms }, price)
+    }
+}
 
 /// 8 ms and 100 MB/s, as in the picture.
 fn hdd(region: Extent) -> (u64, u64) {
@@ -25,7 +45,7 @@ fn a_cluster_is_bought_once_it_has_paid() {
     let mut bought = alloc::vec::Vec::new();
     for (i, block) in [3u64, 90, 41, 77, 120, 60, 10, 100].into_iter().enumerate() {
         let pages = Extent::new(256 * 1000 + 2 * block, 2);
-        bought.extend(density.read(pages, 8_000_000, end, FREELY, hdd).map(|b| (i + 1, b.0)));
+        bought.extend(density.reads(pages, 8_000_000, end, FREELY, hdd).map(|b| (i + 1, b.0)));
     }
     assert_eq!(bought, [(4, Extent::new(256_000, 256))]);
 }
@@ -37,7 +57,7 @@ fn what_is_thick_in_one_half_is_bought_in_that_half() {
     for _ in 0..200 {
         // Blocks of 8 KiB in the lower half of a region of 4 MiB.
         let pages = Extent::new(1_024_000 + random(&mut seed) % 256 * 2, 2);
-        bought.extend(density.read(pages, 8_000_000, end, FREELY, hdd).map(|b| b.0));
+        bought.extend(density.reads(pages, 8_000_000, end, FREELY, hdd).map(|b| b.0));
     }
     let largest = bought.iter().map(|region| region.count.0).max();
     assert_eq!(largest, Some(256), "{bought:?}");
@@ -59,7 +79,7 @@ fn the_thick_part_of_a_large_file_is_bought_after_some_ten_reads() {
         let pages = Extent::new((1 << 18) + random(&mut seed) % 4096 * 4, 4);
         let missing = |region: Extent| numbers(region).filter(|page| !held.contains(page)).count() as u64;
         let price = |region| (missing(region), 30_000_000 + missing(region) * 4096);
-        let bought = density.read(pages, 30_000_000, 1 << 22, FREELY, price);
+        let bought = density.reads(pages, 30_000_000, 1 << 22, FREELY, price);
         held.extend(bought.into_iter().flat_map(|(region, _)| numbers(region)));
         held.len() == 16_384
     });
@@ -81,7 +101,7 @@ fn a_part_is_bought_to_learn_the_price() {
         };
         let pages = Extent::new((1 << 18) + random(&mut seed) % 4096 * 4, 4);
         let terms = Terms { rate_is_known, ..FREELY };
-        let region = density.read(pages, 30_000_000, 1 << 22, terms, price);
+        let region = density.reads(pages, 30_000_000, 1 << 22, terms, price);
         bought.extend(region.map(|(region, _)| (read, region.count.0)));
     }
     assert_eq!(bought, [(4, 1024), (7, 16_384)]);
@@ -96,7 +116,7 @@ fn clusters_that_turned_out_thin_are_bought_no_more() {
         let start = random(&mut seed) % (end / 4096) * 4096;
         for _ in 0..16 {
             let pages = Extent::new(start + random(&mut seed) % 4096, 1);
-            bought.extend(density.read(pages, 30_000_000, end, FREELY, bucket).map(|_| cluster));
+            bought.extend(density.reads(pages, 30_000_000, end, FREELY, bucket).map(|_| cluster));
         }
     }
     let late = bought.iter().filter(|&&cluster| cluster >= 16).count();
@@ -121,7 +141,7 @@ fn a_cluster_across_the_grid_is_bought_at_two_places_and_not_at_five() {
                 density.served(pages.start, 4);
                 continue;
             }
-            let region = density.read(pages, 30_000_000, 1 << 23, FREELY, bucket).map(|b| b.0);
+            let region = density.reads(pages, 30_000_000, 1 << 23, FREELY, bucket).map(|b| b.0);
             waits += u64::from(settled);
             bought += region.filter(|_| settled).map_or(4, |region| region.count.0);
             held.extend(region);
@@ -145,7 +165,7 @@ fn a_small_file_far_away_is_bought_once_it_is_worn() {
             let page = Extent::new(random(&mut seed) % end, 1);
             bought.extend(
                 density
-                    .read(page, wait_ns, end, Terms { most, overlaps, ..FREELY }, price)
+                    .reads(page, wait_ns, end, Terms { most, overlaps, ..FREELY }, price)
                     .map(|b| (read, b.0.count.0)),
             );
         }
@@ -163,7 +183,7 @@ fn a_small_file_far_away_is_bought_once_it_is_worn() {
     let (mut density, mut seed, large) = (Density::default(), 7, 2 * THIN_MAX + 1);
     let touches = (0..large / 64).map(|_| Extent::new(random(&mut seed) % large, 1));
     let bought: u64 = touches
-        .filter_map(|page| density.read(page, 30_000_000, large, FREELY, s3))
+        .filter_map(|page| density.reads(page, 30_000_000, large, FREELY, s3))
         .map(|b| b.0.count.0)
         .sum();
     assert!(bought <= 256, "{bought} pages");
@@ -185,7 +205,7 @@ fn of_a_large_region_no_more_is_bought_than_is_read() {
         waits += 1;
         let missing = |region: Extent| numbers(region).filter(|p| !held.contains(p)).count() as u64;
         let price = |region| (missing(region), 8_000_000 + missing(region) * 40_960);
-        let bought = density.read(page, 8_000_000, 1 << 22, FREELY, price).map_or(page, |b| b.0);
+        let bought = density.reads(page, 8_000_000, 1 << 22, FREELY, price).map_or(page, |b| b.0);
         largest = largest.max(bought.count.0);
         held.extend(numbers(bought));
     }
@@ -202,7 +222,7 @@ fn where_gaps_are_dear_an_eighth_is_read_before_the_first_are_bought() {
         // Every fourth page, from a quarter of 256 KiB to the next.
         let pages = (0..reads).map(|i| Extent::new(region * 64 + i % 4 * 16 + i / 4 * 4, 1));
         let price = |region: Extent| (region.count.0, 1);
-        pages.filter(|&p| density.read(p, 80_000, 1 << 22, dear, price).is_some()).count()
+        pages.filter(|&p| density.reads(p, 80_000, 1 << 22, dear, price).is_some()).count()
     };
     assert_eq!(bought_after(1000, 7), 0);
     assert_eq!(bought_after(2000, 8), 1);
@@ -222,7 +242,7 @@ fn where_gaps_are_dear_what_was_read_and_is_gone_is_one() {
         let pages = (0..24).map(|i| Extent::new(64_000 + i % 4 * 16 + i / 4, 1));
         let last = pages.enumerate().map(|(i, p)| {
             let price = |_: Extent| (missing, if i == 23 { 1 } else { u64::MAX });
-            density.read(p, 80_000, 1 << 22, dear, price)
+            density.reads(p, 80_000, 1 << 22, dear, price)
         });
         last.last().flatten().map(|(region, _)| region)
     };
@@ -239,7 +259,7 @@ fn chance_gathers_nothing_however_small_the_file() {
         for read in 0..4096.min(end / WORN - 1) {
             let page = Extent::new(random(&mut state) % end, 1);
             let terms = Terms { rate_is_known: seed % 2 == 0, ..FREELY };
-            let bought = density.read(page, 8_000_000, end, terms, |region| (region.count.0, 1));
+            let bought = density.reads(page, 8_000_000, end, terms, |region| (region.count.0, 1));
             assert_eq!(bought, None, "read {read} of seed {seed} in {end} pages");
         }
     }
@@ -253,7 +273,7 @@ fn a_region_that_is_most_of_its_file_gathers_no_more_than_its_part() {
         for read in 0..1000 {
             let page = Extent::new(random(&mut state) % end, 1);
             let terms = Terms { overlaps: Some(false), ..FREELY };
-            let bought = density.read(page, 8_000_000, end, terms, |region| (region.count.0, 1));
+            let bought = density.reads(page, 8_000_000, end, terms, |region| (region.count.0, 1));
             assert_eq!(bought, None, "read {read} of seed {seed}");
         }
     }
@@ -266,7 +286,7 @@ fn a_uniformly_random_reader_buys_nothing() {
     let mut seed = 7;
     for _ in 0..8192 {
         let page = random(&mut seed) % end;
-        assert_eq!(density.read(Extent::new(page, 1), 8_000_000, end, FREELY, hdd), None);
+        assert_eq!(density.reads(Extent::new(page, 1), 8_000_000, end, FREELY, hdd), None);
     }
 }
 
@@ -276,7 +296,7 @@ fn a_read_before_anybody_knows_what_a_wait_is_pays_with_the_next() {
         let mut density = Density::default();
         let page = |i: u64| Extent::new(64_000 + i % 4 * 16 + i / 4, 1);
         (0..owing).for_each(|i| density.owes(page(i)));
-        (owing..8).find(|&i| density.read(page(i), 80_000_000, 1 << 22, FREELY, |_| (64, 1)).is_some())
+        (owing..8).find(|&i| density.reads(page(i), 80_000_000, 1 << 22, FREELY, |_| (64, 1)).is_some())
     };
     assert_eq!([0, 1, 3].map(bought_by), [Some(3); 3], "the fourth of all");
     let mut density = Density::default();
@@ -291,7 +311,7 @@ fn ends_that_come_in_a_quarter_of_a_wait_are_not_left_out() {
         let mut density = Density::default();
         let price = |region: Extent| (region.count.0, 30_000_000 + region.count.0 * page_ns);
         let reads = [1100, 1200, 1300, 2100, 2200, 3080].map(|page| Extent::new(262_144 + page, 4));
-        let bought = |read| density.read(read, 30_000_000, 1 << 22, FREELY, price).map(|bought| bought.0);
+        let bought = |read| density.reads(read, 30_000_000, 1 << 22, FREELY, price).map(|bought| bought.0);
         reads.map(bought)[5].map(|region| (region.start.0 - 262_144, region.count.0))
     };
     assert_eq!(bought(9_000), Some((0, 4096)), "they come in 7.1 ms");
@@ -306,7 +326,7 @@ fn a_part_is_bought_where_reads_lie_in_two_quarters_and_not_in_one() {
         // Three reads of 16 KiB in 16 MiB, by a guess of 100 MB/s.
         let price = |region: Extent| (region.count.0, 30_000_000 + region.count.0 * 40_960);
         let reads = (0..3).map(|i| Extent::new(262_144 + i * apart, 4));
-        reads.filter_map(|read| density.read(read, 30_000_000, 1 << 22, unknown, price)).last()
+        reads.filter_map(|read| density.reads(read, 30_000_000, 1 << 22, unknown, price)).last()
     };
     assert_eq!(bought(1000), Some((Extent::new(262_144 + 1024, 1024), LEARNS)));
     assert_eq!(bought(300), None, "a cluster");
