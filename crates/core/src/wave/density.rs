@@ -248,7 +248,7 @@ impl Density {
             let part = if asked { price(extent) } else { (0, u64::MAX) };
             // Ends that come in a quarter of the time that a read there would wait are not left out.
             let all =
-                (asked && extent != whole).then(|| price(whole)).filter(|p| p.1 <= part.1 + wait_ns / ENDS);
+                (asked && extent != whole && overlaps != Some(false)).then(|| price(whole)).filter(|p| p.1 <= part.1 + wait_ns / ENDS);
             let (extent, (missing, price_ns)) = all.map_or((extent, part), |all| (whole, all));
             // What was read and is gone is a gap as well.
             let unread = whole.count.0.saturating_sub(region.pages_read);

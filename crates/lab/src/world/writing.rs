@@ -50,6 +50,15 @@ impl World<'_> {
         false
     }
 
+    /// Writes all that is dirty, and plays until that is done: returns when that is. For a world whose programs have ended.
+    pub fn sync(&mut self) -> Nanos {
+        self.write_back();
+        while self.step() {
+            self.write_back();
+        }
+        self.now
+    }
+
     /// A write is done: its pages are clean, but for those that were written again meanwhile. Or it has failed, and all of
     /// them are to be written still.
     pub(super) fn written_back(&mut self, id: u64, request: &Request, stored: bool) {
