@@ -17,7 +17,7 @@
 //! *thick*, and those like it, which ended, say how thick (fills.rs); where they filled, the first read buys it, with those beside it. And
 //! they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a part of it that is thick. Of a large one no
 //! more is bought than from its lowest read to its highest, and as far beyond as two reads lie apart on average, unless what is left
-//! comes in a quarter of a wait. Where a gap costs more than a request of its own (an SSD), what was read there and is gone again is a gap
+//! comes in a quarter of a wait, and to no head. Where a gap costs more than a request of its own (an SSD), what was read there and is gone again is a gap
 //! as well: three quarters of what is fetched must be new.
 //!
 //! Where its readers go on beside what was bought, that is bought as well (beside.rs).
@@ -246,9 +246,10 @@ impl Density {
             let spread = if holds { self.spread(s, number, region.count) } else { 0 };
             let asked = fills || spread >= QUARTERS && gathered;
             let part = if asked { price(extent) } else { (0, u64::MAX) };
-            // Ends that come in a quarter of the time that a read there would wait are not left out.
-            let all =
-                (asked && extent != whole && overlaps != Some(false)).then(|| price(whole)).filter(|p| p.1 <= part.1 + wait_ns / ENDS);
+            // Ends that come in a quarter of the time that a read there would wait are not left out; a head would do nothing else meanwhile.
+            let all = (asked && extent != whole && overlaps != Some(false))
+                .then(|| price(whole))
+                .filter(|p| p.1 <= part.1 + wait_ns / ENDS);
             let (extent, (missing, price_ns)) = all.map_or((extent, part), |all| (whole, all));
             // What was read and is gone is a gap as well.
             let unread = whole.count.0.saturating_sub(region.pages_read);

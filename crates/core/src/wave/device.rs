@@ -397,7 +397,15 @@ impl Device {
         let best = self.best_of(bytes).max(self.first_ns[class]).max(lone.0);
         let slow = best > 0 && 2 * took.0 > 3 * best;
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
-        self.carried = self.carried.max(carried.min(u128::from(RATE_MAX)) as u64);
+        // What came sooner than a lone read lay in a buffer on the way, or had the head beside it.
+        let at_most = if self.latency().is_none_or(|latency| took >= latency) {
+            RATE_MAX
+        } else if self.is_head() {
+            self.rate
+        } else {
+            0
+        };
+        self.carried = self.carried.max(carried.min(u128::from(at_most)) as u64);
         // The first to come back tells a latency, though it may have been sent behind others: all that follows stands on one.
         if sent.alone || self.latency().is_none() {
             self.timed(now, bytes, took);
@@ -574,6 +582,18 @@ pub(super) mod tests {
         device.timed_alone(Nanos::from_us(13_600));
         device.timed_alone(Nanos::from_us(8_100));
         assert_eq!(device.latency(), Some(Nanos::from_us(8_100)));
+    }
+
+    /// Reading backwards a disk has the rest of the track in its buffer: 128 KiB in 65 us are no 2 GB/s, and 16 MB are no gap worth buying.
+    #[test]
+    fn what_lay_in_a_buffer_was_not_carried() {
+        let (mut device, mut now) = (Device::default(), Nanos(0));
+        device.timed_alone(Nanos::from_ms(8));
+        (0..8).for_each(|_| burst(&mut device, &mut now, 8, 256));
+        let unit = device.unit();
+        let sent = device.issued(now, false);
+        device.finished(now + Nanos::from_us(65), Bytes(131_072), Nanos::from_us(65), sent, false);
+        assert!(device.unit().0 <= 2 * unit.0 && unit.0 >= 800_000, "{unit:?} {:?}", device.unit());
     }
 
     /// Sends `count` requests of `pages` pages to a head, one behind the other, 8 ms before the first, 41 us a page.

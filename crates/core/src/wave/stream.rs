@@ -57,6 +57,8 @@ pub(crate) struct Stream {
     pub(crate) reads: u64,
     /// Largest forward skip over unread pages that the reader has shown.
     pub(crate) skip: u64,
+    /// Marks in a row that its reader has not seen on his way, though what lies before where he is was not read (R5).
+    pub(crate) overlooked: u8,
     pub(crate) last: Nanos,
     /// Time from the word of it before the latest to that one, in ns,
     pub(crate) gap_ns: u64,
@@ -131,6 +133,7 @@ impl Stream {
             request,
             reads: 1,
             skip: 0,
+            overlooked: 0,
             last: now,
             gap_ns: 0,
             interval_ns: 0,
