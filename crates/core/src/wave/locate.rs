@@ -166,7 +166,7 @@ impl Wave {
             } else {
                 f.table.history(PageIndex(q), HISTORY_MAX).0
             };
-            return Place::History(history.max(1));
+            return Place::History(history);
         }
         // Strides, with a page of play for reads that are not aligned; some of the runs may have been read quietly.
         for sid in f.strides_near(q) {
