@@ -30,7 +30,7 @@ const ALONE: u64 = 8;
 const EARLY_MAX: u32 = 4;
 /// Pages that a window is pushed on by at least, where it is twice as long.
 pub(super) const FEW: u64 = 8;
-/// Part of a trip that is enough ahead of a reader with whom a head stays: 97 pages on hdd.
+/// Part of a trip that is enough ahead of a reader with whom a head stays, 97 pages on hdd, or two of his reads, if that is more.
 const STAYS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come; for one part in so many of it where its reader need not wait.
 pub(super) const PROMISE: u64 = 4;
@@ -130,7 +130,7 @@ impl Wave {
                 }
             }
         }
-        let enough = if self.stays(s) { self.trip(f) / STAYS } else { self.enough(f) };
+        let enough = if self.stays(s) { (self.trip(f) / STAYS).max(2 * s.request) } else { self.enough(f) };
         // A run whose end is known, and is no farther than others were, leaves nothing in vain however much of it is out.
         let end_is_known = f.believes_looks() && target == s.to_look() && target <= f.runs().longest();
         if enough < target && !end_is_known {
