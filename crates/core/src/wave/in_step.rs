@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Streams in step come to the end of what is out one after the other. Where one has waited, those that have nothing left are looked
-//! after with it, but not by a head, to which each is a trip: it has gone on, and so will they, though other runs ended just there. Rows of a matrix in a file whose records are of 16 pages:
+//! after with it, by a head those on its way: it has gone on, and so will they, though other runs ended just there. Rows of a matrix in a file whose records are of 16 pages:
 //! nothing is fetched ahead of any at its 16th page (R9). The first waits for its 17th, and for its 18th; the other 63 do not.
 //!
 //! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
@@ -130,10 +130,6 @@ impl Wave {
         // Among so many that a few pages are all that each may have, there is nothing to look after.
         let Some(s) = self.streams.get(sid).filter(|_| !self.holds_back()) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
-        // To a head each of them is a trip, made as soon when its reader comes.
-        if self.is_head(f) {
-            return;
-        }
         if self.share().min(self.speculation_share(f)) <= 2 * FEW {
             return;
         }
@@ -142,7 +138,12 @@ impl Wave {
         let ended = if f.runs().known() { f.runs() } else { &self.lengths };
         let goes_on = if ended.known() && came > ended.longest() { came + request } else { came };
         let alone = f.goes_from_run_to_run();
-        let sisters = f.forward.range(s.next + 1..).chain(f.forward.range(..s.next)).take(SISTERS_MAX);
+        // To a head each is a trip, made as soon when its reader comes, but for what lies on its way.
+        let way = if self.is_head(f) { self.unit(f) } else { u64::MAX };
+        let behind = s.next.saturating_add(1);
+        let behind = behind..behind.saturating_add(way);
+        let before = s.next.saturating_sub(way)..s.next;
+        let sisters = f.forward.range(behind).chain(f.forward.range(before)).take(SISTERS_MAX);
         let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
         for &sister in sisters.map(|(_, sister)| sister) {
             let forward =
@@ -231,14 +232,15 @@ mod tests {
         assert_eq!(back(1025), [(true, 0), (false, 1)], "the second time he has read nothing else");
     }
 
-    /// Two streams that have come 17 pages each, and the first waits.
+    /// Three streams that have come 17 pages each, and the first waits: of the others one is 83 pages further on, the other farther than the
+    /// 195 that a way costs.
     #[test]
-    fn where_one_has_waited_a_head_goes_nowhere_else() {
+    fn where_one_has_waited_a_head_brings_what_lies_on_its_way() {
         let asked = |device| {
             let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
             wave.queue(0).device = device;
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-            let [_, first] = [1000, 0].map(|start| {
+            let [_, _, first] = [1000, 100, 0].map(|start| {
                 let mut s = Stream::seed(id, start, 17, Nanos(0));
                 (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
                 wave.adopt(Nanos(0), s).unwrap()
@@ -246,7 +248,7 @@ mod tests {
             wave.plan_sisters(Nanos(0), first, Extent::new(16, 1));
             wave.take_trace().count()
         };
-        assert_eq!([gliding(), play(1, 8_000, 500), play(64, 8_000, 500)].map(asked), [0, 0, 1]);
+        assert_eq!([gliding(), play(1, 8_000, 500), play(64, 8_000, 500)].map(asked), [1, 1, 2]);
     }
 
     #[test]

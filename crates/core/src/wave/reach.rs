@@ -30,7 +30,7 @@ const ALONE: u64 = 8;
 const EARLY_MAX: u32 = 4;
 /// Pages that a window is pushed on by at least, where it is twice as long.
 pub(super) const FEW: u64 = 8;
-/// Part of a trip that is enough ahead of a reader with whom a head stays, 97 pages on hdd, or two of his reads, if that is more.
+/// Part of a trip that is enough ahead of a reader with whom a head stays: 97 pages on hdd.
 const STAYS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come; for one part in so many of it where its reader need not wait.
 pub(super) const PROMISE: u64 = 4;
@@ -130,7 +130,7 @@ impl Wave {
                 }
             }
         }
-        let enough = if self.stays(s) { (self.trip(f) / STAYS).max(2 * s.request) } else { self.enough(f) };
+        let enough = if self.stays(s) { self.stays_by(f, s) } else { self.enough(f) };
         // A run whose end is known, and is no farther than others were, leaves nothing in vain however much of it is out.
         let end_is_known = f.believes_looks() && target == s.to_look() && target <= f.runs().longest();
         if enough < target && !end_is_known {
@@ -193,6 +193,13 @@ impl Wave {
         let crowded = self.queues.get(&f.device).is_some_and(Queue::crowded_head);
         let willing = s.takes_at_once && s.course == Course::Forward && crowded;
         willing && self.share_asked_for(f) >= self.trip(f) / STAYS
+    }
+
+    /// Pages that are enough ahead of a reader with whom a head stays: an eighth of a trip, or two of his reads where that does not hold one,
+    /// for the rest would be asked for apart. 97 on hdd, 512 in reads of 1 MiB.
+    fn stays_by(&self, f: &File, s: &Stream) -> u64 {
+        let part = self.trip(f) / STAYS;
+        if s.request > part { 2 * s.request } else { part }
     }
 
     /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head what it
