@@ -48,7 +48,7 @@ pub(super) enum Place {
     Continues(StreamId),
     /// It was expected earlier, or is read again: nothing moves.
     Repeats(StreamId),
-    /// It begins a stream whose first reads are only remembered by the cache, so many pages of them.
+    /// It begins a stream whose first reads are only remembered by the cache, so many pages of them; 0 where they are gone.
     History(u64),
     /// Nothing is known of it.
     Stray,
@@ -658,6 +658,7 @@ mod tests {
                 f.table.set(bit, next);
             }
             f.table.set(PageBit::Mark, Extent::new(at + pages - 16, 1));
+            wave.unread += pages;
             wave.streams.get_mut(sid).unwrap().frontier = next.end().0;
             belongs
         })
@@ -679,5 +680,8 @@ mod tests {
         wave.streams = Streams::default();
         let place = |page| wave.place(FileId(0), Extent::new(page, 8));
         assert_eq!((place(1041), place(2188)), (Place::History(41), Place::History(8)));
+        wave.files.get_mut(&FileId(0)).unwrap().table.clear(PageBit::Present, Extent::new(1000, 100));
+        let place = wave.place(FileId(0), Extent::new(1041, 8));
+        assert_eq!(place, Place::History(0), "what is gone is no part of the run");
     }
 }

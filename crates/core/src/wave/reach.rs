@@ -315,6 +315,18 @@ mod tests {
         assert!(f(&wave).0 >= 100, "{:?}", f(&wave));
     }
 
+    /// A head of 8 ms that carries 100 MB/s: reads of 64 KiB, 384 KiB and 1 MiB.
+    #[test]
+    fn who_stays_has_whole_reads_ahead() {
+        let (mut wave, _) = fetched_ahead(Extent::new(256, 64), 300);
+        wave.queue(0).device = play(1, 8_000, 500);
+        let ahead = |request| {
+            let s = Stream::seed(FileId(0), 0, request, Nanos(0));
+            wave.stays_by(&wave.files[&FileId(0)], &s)
+        };
+        assert_eq!([16, 96, 256].map(ahead), [97, 97, 512]);
+    }
+
     /// 512 streams in 8 MiB: the worked example of [`Wave::least`], by pages of a read, and of pages out.
     #[test]
     fn where_streams_have_two_pages_each_they_have_whole_reads() {

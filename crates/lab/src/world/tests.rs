@@ -147,6 +147,10 @@ fn what_is_written_is_written_back() {
     assert_eq!(wrote.actors[0].pages_written, 4096);
     assert!(wrote.pages_written >= 3000, "{}", wrote.pages_written);
     world.check();
+    // The last of it, up to a tenth of memory, lies there until somebody asks.
+    assert!((1..=100).contains(&world.cache().dirty().0), "{:?}", world.cache().dirty());
+    assert!(world.sync() > wrote.quiet);
+    assert_eq!(world.cache().dirty(), PageCount(0));
     world.add(
         wrote.elapsed,
         Box::new({
