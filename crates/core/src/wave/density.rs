@@ -16,9 +16,9 @@
 //! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
 //! *thick*, and those like it, which ended, say how thick (fills.rs); where they filled, the first read buys it, with those beside it. And
 //! they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a part of it that is thick. Of a large one no
-//! more is bought than from its lowest read to its highest, and as far beyond as two reads lie apart on average, unless what is left
-//! comes in a quarter of a wait, and to no head. Where a gap costs more than a request of its own (an SSD), what was read there and is gone again is a gap
-//! as well: three quarters of what is fetched must be new.
+//! more is bought than from its lowest read to its highest, and as far beyond as two reads lie apart on average, unless it is no head
+//! and what is left comes in a quarter of a wait. Where a gap costs more than a request of its own (an SSD), what was read there and is gone
+//! again is a gap as well: three quarters of what is fetched must be new.
 //!
 //! Where its readers go on beside what was bought, that is bought as well (beside.rs).
 //!
@@ -134,6 +134,11 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// Whether requests were seen not to overlap: each is a trip.
+    fn is_head(&self) -> bool {
+        self.overlaps == Some(false)
+    }
+
     /// Pages of thin regions that may be out before any of them is read.
     fn thin_max(&self) -> u64 {
         THIN_MAX.min(self.most)
@@ -247,7 +252,7 @@ impl Density {
             let asked = fills || spread >= QUARTERS && gathered;
             let part = if asked { price(extent) } else { (0, u64::MAX) };
             // Ends that come in a quarter of the time that a read there would wait are not left out; a head would do nothing else meanwhile.
-            let all = (asked && extent != whole && overlaps != Some(false))
+            let all = (asked && extent != whole && !terms.is_head())
                 .then(|| price(whole))
                 .filter(|p| p.1 <= part.1 + wait_ns / ENDS);
             let (extent, (missing, price_ns)) = all.map_or((extent, part), |all| (whole, all));
@@ -320,9 +325,8 @@ impl Density {
         let s = SCALES.partition_point(|&scale| scale < beside.then.0).min(SCALES.len() - 1);
         let thick = beside.for_each <= self.fills.thick(s, terms.gaps_are_cheap);
         let (missing, price_ns) = price(beside.pages);
-        let a_trip = terms.overlaps == Some(false);
         let much = beside.pages.count.0 > terms.most || self.thin + missing > terms.thin_max();
-        if a_trip || !thick || missing == 0 || much {
+        if terms.is_head() || !thick || missing == 0 || much {
             return None;
         }
         if RENT * self.places.pays(beside, terms.wait_ns) < price_ns {

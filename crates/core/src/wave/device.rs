@@ -71,7 +71,7 @@ pub(crate) struct Device {
     round_start: Nanos,
     round_bytes: u64,
     rate: u64,
-    /// Bytes a second of the fastest request.
+    /// Bytes a second of the fastest request that says anything of it.
     carried: u64,
     /// Since when requests have been under way without a pause, and their bytes;
     burst_since: Nanos,
@@ -336,6 +336,16 @@ impl Device {
         self.flight_max.max(pipe.min(FLIGHT_FIRST))
     }
 
+    /// Bytes a second that a request which took so long is believed to have carried at most. What came sooner than a lone read lay in a buffer
+    /// on the way, or had the head beside it: it says no more of a head than was measured, and nothing of others.
+    fn carried_max(&self, took: Nanos) -> u64 {
+        match self.latency() {
+            Some(latency) if took < latency && self.is_head() => self.rate,
+            Some(latency) if took < latency => 0,
+            _ => RATE_MAX,
+        }
+    }
+
     /// How many more of ours may go out; one where none may.
     pub(crate) fn room(&self) -> u32 {
         self.flight_max().saturating_sub(self.in_flight).max(1)
@@ -397,15 +407,7 @@ impl Device {
         let best = self.best_of(bytes).max(self.first_ns[class]).max(lone.0);
         let slow = best > 0 && 2 * took.0 > 3 * best;
         let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
-        // What came sooner than a lone read lay in a buffer on the way, or had the head beside it.
-        let at_most = if self.latency().is_none_or(|latency| took >= latency) {
-            RATE_MAX
-        } else if self.is_head() {
-            self.rate
-        } else {
-            0
-        };
-        self.carried = self.carried.max(carried.min(u128::from(at_most)) as u64);
+        self.carried = self.carried.max(carried.min(u128::from(self.carried_max(took))) as u64);
         // The first to come back tells a latency, though it may have been sent behind others: all that follows stands on one.
         if sent.alone || self.latency().is_none() {
             self.timed(now, bytes, took);

@@ -28,7 +28,8 @@ const LOOKS_MAX: usize = 4;
 const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, more than a window has.
 const FOLLOW_MAX: u64 = 16_384;
-/// Marks in a row that a reader may overlook and be taken to have read up to where he is, farther than a way would cost: one may be chance.
+/// Marks in a row that a reader has overlooked, each time by more than a way would cost, when he is not taken any more to have read up
+/// to where he is: one may be chance.
 const OVERLOOKED_MAX: u8 = 2;
 /// A read is told at most so many pages after it: 64 MiB, more than a window has.
 const LATE_MAX: u64 = 16_384;
@@ -78,7 +79,8 @@ fn on_stride(q: u64, next: u64, frontier: u64, period: i64) -> bool {
 impl File {
     /// Whether a page was read since it was fetched last.
     fn read_since(&self, page: u64) -> bool {
-        self.table.has(PageBit::Used, PageIndex(page)) && !self.table.has(PageBit::Ahead, PageIndex(page))
+        let known = self.table.state(PageIndex(page));
+        known.used && !known.ahead
     }
 
     /// Strides expected around a page, give or take one: the nearest below, then the nearest above.
@@ -198,7 +200,6 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let (id, q, n) = (s.file, pages.start.0, pages.count.0);
         let Some(f) = self.files.get_mut(&id) else { return };
-        let unit = self.queues.get(&f.device).map_or(0, |q| q.device.unit_pages());
         let (was_seed, serial, guessed) = (s.course == Course::Seed, s.serial, s.ahead > 0);
         let (old_next, old_first) = (s.next, s.first);
         let mut skipped = (0, 0i64, 0);
@@ -227,10 +228,11 @@ impl Wave {
                 if q > s.frontier.max(old_next) {
                     s.skip = s.skip.max(q - s.frontier.max(old_next));
                 }
-                // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 comes to the end of each window.
+                // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 has not.
                 let between = Extent::between(PageIndex(old_next), PageIndex(q));
-                let jumped = between.count.0 > unit && !f.read_since(q - 1);
-                let overlooked = jumped && f.table.count(PageBit::Mark, between).0 > 0;
+                let overlooked = f.table.runs(PageBit::Mark, between).next().is_some()
+                    && !f.read_since(q - 1)
+                    && self.queues.get(&f.device).is_none_or(|q| between.count.0 > q.device.unit_pages());
                 s.overlooked = if overlooked { s.overlooked.saturating_add(1) } else { 0 };
                 f.forward.remove(&old_next);
                 s.next = old_next.max(q + n);

@@ -213,8 +213,8 @@ pub(super) fn t5(entry: &Entry) -> Table {
         }
     }
     table.judged(
-        "parity is the claim; the drive's mean seek over 4 GB of an image at an unknown place is not published. Where every block is read once, in random order, there is nothing \
-         to foresee, and no more than parity for wave either",
+        "parity is the claim; the drive's mean seek over 4 GB of an image at an unknown place is not published. Where every block is read \
+         once, in random order, there is nothing to foresee, and no more than parity for wave either",
     )
 }
 

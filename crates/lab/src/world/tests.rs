@@ -130,7 +130,6 @@ fn in_too_little_memory_everybody_still_gets_everything() {
     }
 }
 
-/// Written pages are read back from memory while they are there, and reach the device before their frames are taken.
 /// 64 pages are less than a tenth of memory: nobody writes them back until somebody asks.
 #[test]
 fn what_little_is_dirty_is_written_when_somebody_asks() {
@@ -144,6 +143,7 @@ fn what_little_is_dirty_is_written_when_somebody_asks() {
     world.check();
 }
 
+/// Written pages are read back from memory while they are there, and reach the device before their frames are taken.
 #[test]
 fn what_is_written_is_written_back() {
     let mut world = World::new(WorldConfig::new(t11(), 1000, Brain::era("ondemand", 32), &[4096]));
