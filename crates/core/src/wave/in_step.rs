@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Streams in step come to the end of what is out one after the other. Where one has waited, those that have nothing left are looked
-//! after with it, by a head those on its way: it has gone on, and so will they, though other runs ended just there. Rows of a matrix in a file whose records are of 16 pages:
-//! nothing is fetched ahead of any at its 16th page (R9). The first waits for its 17th, and for its 18th; the other 63 do not.
+//! after with it, by a head those on its way: it has gone on, and so will they, though other runs ended just there. Rows of a matrix in a
+//! file whose records are of 16 pages: nothing is fetched ahead of any at its 16th page (R9). The first waits for its 17th, and for its
+//! 18th; the other 63 do not.
 //!
 //! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
 //! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's.
@@ -130,6 +131,10 @@ impl Wave {
         // Among so many that a few pages are all that each may have, there is nothing to look after.
         let Some(s) = self.streams.get(sid).filter(|_| !self.holds_back()) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
+        // Who is alone and reads on has waited for what is being carried, which says nothing of others.
+        if self.glides(f, s) {
+            return;
+        }
         if self.share().min(self.speculation_share(f)) <= 2 * FEW {
             return;
         }
@@ -169,6 +174,7 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
+    use super::super::device::Device;
     use super::super::device::tests::{gliding, play};
     use super::super::{Config, Input};
     use super::*;
@@ -190,9 +196,9 @@ mod tests {
 
     /// The last example at the top: one row has come `came` pages, the others `progress`, and records of 16 pages ended here. What is asked
     /// for of each of those.
-    fn ahead_of_sisters(came: u64, progress: u64) -> PageCount {
+    fn ahead_of_sisters(slots: usize, came: u64, progress: u64) -> PageCount {
         let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
-        wave.queue(0).device = play(64, 30_000, 500);
+        wave.queue(0).device = play(slots, 30_000, 500);
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
         wave.counters.pages_used = 100_000;
         (0..64).for_each(|_| wave.witness(id, 16, false));
@@ -232,30 +238,47 @@ mod tests {
         assert_eq!(back(1025), [(true, 0), (false, 1)], "the second time he has read nothing else");
     }
 
-    /// Three streams that have come 17 pages each, and the first waits: of the others one is 83 pages further on, the other farther than the
-    /// 195 that a way costs.
+    /// Streams that have come 17 pages each, one that begins at page 0 and others at `starts`, the first of which had its turn meanwhile, or not:
+    /// for how many something is asked when the one at page 0 waits.
+    fn asked_beside(device: Device, starts: &[u64], meanwhile: bool) -> usize {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.queue(0).device = device;
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let mut began = |start: u64| {
+            let mut s = Stream::seed(id, start, 17, Nanos(0));
+            (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
+            s.turn = u64::from(start == 0);
+            wave.adopt(Nanos(0), s).unwrap()
+        };
+        let others: Vec<StreamId> = starts.iter().map(|&start| began(start)).collect();
+        let first = began(0);
+        wave.queue(0).turn_of(first);
+        if meanwhile {
+            wave.queue(0).turn_of(others[0]);
+        }
+        wave.plan_sisters(Nanos(0), first, Extent::new(16, 1));
+        wave.take_trace().count()
+    }
+
+    /// On a head where who reads on need not wait, and the first waits for what is carried.
+    #[test]
+    fn who_is_alone_and_reads_on_says_nothing_of_others() {
+        assert_eq!([false, true].map(|meanwhile| asked_beside(gliding(), &[100], meanwhile)), [0, 1]);
+    }
+
+    /// Of the others one is 83 pages further on, and one farther than the 195 that a way costs.
     #[test]
     fn where_one_has_waited_a_head_brings_what_lies_on_its_way() {
-        let asked = |device| {
-            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
-            wave.queue(0).device = device;
-            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-            let [_, _, first] = [1000, 100, 0].map(|start| {
-                let mut s = Stream::seed(id, start, 17, Nanos(0));
-                (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
-                wave.adopt(Nanos(0), s).unwrap()
-            });
-            wave.plan_sisters(Nanos(0), first, Extent::new(16, 1));
-            wave.take_trace().count()
-        };
-        assert_eq!([gliding(), play(1, 8_000, 500), play(64, 8_000, 500)].map(asked), [1, 1, 2]);
+        let devices = [gliding(), play(1, 8_000, 500), play(64, 8_000, 500)];
+        assert_eq!(devices.map(|device| asked_beside(device, &[1000, 100], true)), [1, 1, 2]);
     }
 
     #[test]
     fn rows_go_on_where_one_went_on_whatever_ended_there() {
-        assert!(ahead_of_sisters(17, 16) > PageCount(16));
-        assert!(ahead_of_sisters(18, 17) > PageCount(16));
-        assert_eq!(ahead_of_sisters(18, 16), PageCount(0), "two pages behind it is no sister");
-        assert_eq!(ahead_of_sisters(16, 15), PageCount(0), "none has gone on yet");
+        assert!(ahead_of_sisters(64, 17, 16) > PageCount(16));
+        assert!(ahead_of_sisters(64, 18, 17) > PageCount(16));
+        assert_eq!(ahead_of_sisters(64, 18, 16), PageCount(0), "two pages behind it is no sister");
+        assert_eq!(ahead_of_sisters(64, 16, 15), PageCount(0), "none has gone on yet");
+        assert_eq!(ahead_of_sisters(1, 17, 16), PageCount(0), "a head would make a trip for each");
     }
 }
