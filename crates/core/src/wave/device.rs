@@ -15,7 +15,7 @@
 //! The rule compares a request's time with the best time seen of a request of its size class, so a slow device is not
 //! mistaken for a busy one (delay-based congestion control, as TCP Vegas has it).
 
-use super::glides::Glides;
+use super::glides::{Glides, is_glide};
 use super::jumps::{Arrival, Jumps};
 use super::shares::UNITS_FIRST;
 use crate::units::{Bytes, Nanos, PageCount};
@@ -237,8 +237,7 @@ impl Device {
     /// Pages side by side that are as well one request as several: what a head carries in the time of going elsewhere; 0 for what is
     /// not known to be one.
     pub(crate) fn joined_max(&self) -> PageCount {
-        let head = self.weighed() && self.trip_pages() > 0;
-        PageCount(if head { self.unit_pages() } else { 0 })
+        PageCount(if self.weighed_head() { self.unit_pages() } else { 0 })
     }
 
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
@@ -462,6 +461,18 @@ impl Device {
         self.glides.known() && !self.overlaps()
     }
 
+    /// Whether a read went nowhere, and tells of no way: it took half of what a lone one takes at most, and lay right behind the one before it,
+    /// or took no longer than two of them are carried by what is known to be a head, which stood there for another's sake.
+    pub(crate) fn glided(&self, bytes: Bytes, took: Nanos, behind: bool) -> bool {
+        let stood = || self.weighed_head() && took.0 <= 2 * self.carrying_ns(bytes.0);
+        self.latency().is_some_and(|lone| is_glide(took, lone.0)) && (behind || stood())
+    }
+
+    /// Whether jumps of several requests were seen to take their time.
+    fn weighed_head(&self) -> bool {
+        self.weighed() && self.trip_pages() > 0
+    }
+
     /// Whether the device works at one request at a time: jumps of several were seen to take their time, or reading on to take none.
     pub(crate) fn is_head(&self) -> bool {
         self.trip_pages() > 0 || self.glides()
@@ -534,6 +545,20 @@ pub(super) mod tests {
             (0..8).for_each(|_| device.read_on(Bytes(4096), Nanos::from_us(100), true));
             assert_eq!((device.weighed(), device.is_head(), device.glides()), (true, is_head, is_head));
         }
+    }
+
+    /// Two pages that took as long as carrying them, 16 pages behind another's read: a head of 8 ms stood there. Not where several are served at
+    /// once, nor where it took a millisecond; and right behind the read before it is no way in either case.
+    #[test]
+    fn what_a_head_stands_before_tells_of_no_way() {
+        let glided = |slots: usize, took_us: u64, behind: bool| {
+            let mut device = play(slots, 8_000, 500);
+            device.timed_alone(Nanos::from_ms(8));
+            device.glided(Bytes(8192), Nanos::from_us(took_us), behind)
+        };
+        assert_eq!([81, 160, 1_000, 8_000].map(|us| glided(1, us, false)), [true, true, false, false]);
+        assert_eq!([81, 160, 1_000, 8_000].map(|us| glided(16, us, false)), [false; 4]);
+        assert_eq!([81, 1_000, 8_000].map(|us| glided(16, us, true)), [true, true, false]);
     }
 
     /// How many may be in flight after a round of as many as may be, all of which took so long.

@@ -5,7 +5,6 @@
 //!      --> seed: R1 start, R9 or R11 rent     stream: its window is pushed on     stride: its next runs (strides.rs)
 //! ```
 
-use super::glides::is_glide;
 use super::in_step::by_chance;
 use super::locate::Place;
 use super::queue::Queue;
@@ -293,8 +292,7 @@ impl Wave {
             if queue.waiting.is_empty() || news {
                 queue.device.timed(now, pages.count.bytes(), took);
                 // A head that stood before it went nowhere: what it took tells of no way.
-                let glided =
-                    latest.behind && queue.device.latency().is_some_and(|lone| is_glide(took, lone.0));
+                let glided = queue.device.glided(pages.count.bytes(), took, latest.behind);
                 let seed = |s: &Stream| s.course == Course::Seed;
                 if !glided && latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
                     queue.device.timed_alone(took);
