@@ -21,8 +21,9 @@
 //! a head of 8 ms           read 5 comes 8 ms after read 4: 6 ahead, because the third waited
 //! ```
 //!
-//! Nor is more asked for than the device can use, of all streams, or what it takes at once, twice (R13): on ssd 3,700 pages. A reader who
-//! waits for a device that is busy would have all that he may have out, to no use, and leave it there when he ends.
+//! Nor is more asked for than what the device takes at once, twice, or where gaps are bought what it can use of all streams (R13): on ssd 3,700
+//! pages. A reader who waits for a device that is busy would have all that he may have out, to no use, and leave it there when he ends: behind
+//! the first column of a matrix of 256 rows 900 more were asked for on s3, and who read the second waited behind them.
 //!
 //! Where its reader goes on behind each run, it is the first read of a longer one: a tensor in every fourth place, a record that the
 //! kernel reads in pieces. From the fourth on, a run is fetched whole, as long as two of the last three were read on about alike; else,
@@ -159,10 +160,11 @@ impl Wave {
         }
         // Gaps that are bought take memory like the rest.
         let bought = if whole_stretch { run + gap } else { run };
-        // What the device can use of all streams is too little where others read on in their windows: twice what it takes at once is not.
-        // Where gaps are bought those are requests of the smallest size at least.
+        // Twice what it takes at once is enough for any device, and more where gaps are bought than what it can use of all streams, if others
+        // read on in their windows; there a request is of the smallest size at least.
         let piece = if whole_stretch { bought.max(PIECE_MIN.0) } else { run };
-        let enough = enough.max(2 * u64::from(queue.device.flight_max()) * piece);
+        let at_once = 2 * u64::from(queue.device.flight_max()) * piece;
+        let enough = if whole_stretch { enough.max(at_once) } else { at_once };
         let runs_max = (memory.min(most).min(enough) / bought.max(1)).min(speculation / run.max(1)).max(1);
         let reads = s.reads;
         let ends =
@@ -359,6 +361,26 @@ mod tests {
         };
         assert_eq!([3, 4, 8, 9, 12].map(|reads| farthest(1, reads)), [0, 1, 2, 2, 3]);
         assert_eq!([3, 4, 8, 9, 12].map(|reads| farthest(16, reads)), [4, 6, 26, 26, 26]);
+    }
+
+    /// One page in 1,024, each of which is waited for: no more are ahead than twice what the device takes at once.
+    #[test]
+    fn a_device_is_asked_for_no_more_runs_than_it_can_use() {
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 40) });
+        wave.queue(0).device = play(64, 30_000, 500);
+        let at_once = u64::from(wave.queue(0).device.flight_max());
+        let mut farthest = 0;
+        for k in 0..500 {
+            let (now, took) = (Nanos::from_ms(100 * k), Nanos::from_ms(30));
+            let pages = Extent::new(4096 + 1024 * k, 1);
+            wave.handle(now, Input::Read { file: FileId(0), pages, actor: 0 });
+            wave.handle(now, Input::Waited { file: FileId(0), pages, actor: 0, took });
+            wave.check();
+            let asked = wave.take_trace().map(|e| e.decision.window.extent());
+            farthest = asked.map(|run| (run.start.0 - pages.start.0) / 1024).fold(farthest, u64::max);
+        }
+        assert_eq!(farthest, 2 * at_once, "of runs ahead of their reader");
     }
 
     /// Three reads of 2 pages, 4 apart, on s3: what three connections carry in a latency; what four runs span where others read near them of
