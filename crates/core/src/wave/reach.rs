@@ -6,7 +6,8 @@
 //!                                                that is long; a quarter of what he has come for who is alone on a head
 //!                              cut or raised by  runs that ended (R9)
 //!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
-//!                                                of three quarters more of both, since half is out on average; of memory a
+//!                                                of three quarters more of both, since half is out on average, and of
+//!                                                what others leave of the latter where many wait for late answers; of memory a
 //!                                                quarter less where its reader reads most pages twice; and to what others
 //!                                                have left of memory, who came when they were fewer
 //! ```
@@ -124,7 +125,7 @@ impl Wave {
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
             Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
             _ => {
-                let speculation = self.asked_for(f, self.speculation_of(f, s));
+                let speculation = self.speculation_asked_for(f, s);
                 if speculation < target {
                     (target, why) = (speculation, Why("R13 share of speculation"));
                 }
@@ -232,6 +233,22 @@ impl Wave {
     /// for as long as that.
     fn asked_for(&self, f: &File, pages: u64) -> u64 {
         if self.trip(f) > 0 { (pages * 7 / 4).min(self.seven_eighths()) } else { pages }
+    }
+
+    /// What a stream may ask for of the speculation. Where answers are late and streams are more than requests can be in flight, three quarters
+    /// more than its own as well, as far as others have left that: they ask by turns, each for most of a window when it is read, and the
+    /// larger a request is, the fewer of them stand in line. 256 rows of a matrix on s3 have 48 pages each and ask for up to 84.
+    fn speculation_asked_for(&self, f: &File, s: &Stream) -> u64 {
+        let own = self.speculation_of(f, s);
+        let by_turns = self
+            .queues
+            .get(&f.device)
+            .is_some_and(|q| q.device.is_far() && q.device.crowded_by(self.active()));
+        if by_turns {
+            let left = self.pool(f).saturating_sub(self.out_of_others(s));
+            return left.clamp(own, own * 7 / 4);
+        }
+        self.asked_for(f, own)
     }
 
     /// What others have left a stream of the memory, however few they were when they had their share.
@@ -354,6 +371,20 @@ mod tests {
         };
         assert_eq!([0, 1700, 1780, 1790].map(|out| left(16, out)), [1792, 92, 12, AHEAD_MIN]);
         assert_eq!(left(1, 1780), u64::MAX, "there are no others");
+    }
+
+    /// 256 rows of a matrix, 12,288 pages for all of them: 84 for one while others have 11,000 out, 58 of what the others left, and its own 48 where
+    /// they left none; no more than that where streams are as few as requests in flight, or answers come soon.
+    #[test]
+    fn who_stands_in_line_for_late_answers_asks_for_more() {
+        let asked = |latency_us: u64, streams: u64, others: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
+            wave.queue(0).device = play(64, latency_us, 500);
+            (wave.active_now, wave.counters.pages_used, wave.unread) = (streams, 16_384, 12 + others);
+            wave.speculation_asked_for(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
+        };
+        assert_eq!([11_000, 12_230, 13_000].map(|others| asked(30_000, 256, others)), [84, 58, 48]);
+        assert_eq!([(30_000, 64), (1_000, 256)].map(|(us, streams)| asked(us, streams, 0)), [192, 48]);
     }
 
     /// Four at once of 128 KiB in 1 ms each, 524 MB/s: 2.1 MB in four latencies and half as much again are 768 pages for four streams.

@@ -114,7 +114,7 @@ impl Wave {
     }
 
     /// That, less the debt: the pool.
-    fn pool(&self, f: &File) -> u64 {
+    pub(super) fn pool(&self, f: &File) -> u64 {
         self.speculation(f).saturating_sub(self.debt)
     }
 
