@@ -214,12 +214,12 @@ pub(super) fn x5(entry: &Entry) -> Table {
     let mut table = Table::new(
         entry,
         "8 readers in order, reads of 1 MiB and of 128 KiB, 10 s; windows of 128 KiB and of 2,560 KiB under the rules of 6.18; a disk of 200 \
-         MB/s whose scheduler looks for the oldest after so many requests",
+         MB/s whose scheduler joins what lies side by side and looks for the oldest after so many requests",
     );
     table.free("media rate 200 MB/s", "1 MiB reads after, 167 MB/s");
-    table.free("batches of 5 requests", "128 KiB reads before, 57 MB/s");
+    table.free("batches of 4 requests", "128 KiB reads before, 57 MB/s");
     table.free("requests of 1,280 KiB", "no cell (what a disk of then takes)");
-    let queue = Queue::Batches { batch: 5 };
+    let queue = Queue::Batches { batch: 4, joined_bytes_max: 1280 << 10 };
     let disk = DiskModel { bytes_per_s: 200_000_000, queue, ..DiskModel::hitachi_2007() };
     let play = |brain, pages| readers(MachineModel::Disk(disk), brain, 8, pages).0;
     for (name, pages, before, after) in

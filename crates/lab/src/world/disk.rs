@@ -47,10 +47,13 @@ pub enum Queue {
     Fifo,
     /// The next higher address, then the lowest again; one that has waited 1 s first.
     Elevator,
-    /// By address, but after so many requests the one that came first: a deadline scheduler's batches.
+    /// By address, but after so many requests the one that came first: a deadline scheduler's batches. Requests that lie side by side
+    /// are one while they wait, as a block layer joins them.
     Batches {
         /// Requests before it looks for the oldest.
         batch: u32,
+        /// Bytes of a request that others are joined to at most: what the drive takes at once.
+        joined_bytes_max: u64,
     },
     /// The streams in turn, each for a slice of time; within it by address.
     Slices {
@@ -137,6 +140,8 @@ pub(super) struct DiskState {
     /// First byte of the buffer: from here to `position` nothing moves.
     buffer_start: u64,
     in_batch: u32,
+    /// When the head took up the request that it is at, and its bytes with what was joined to it until then.
+    joined: (Nanos, u64),
     slices: Slices,
 }
 
@@ -162,6 +167,7 @@ impl DiskState {
             position: None,
             buffer_start: 0,
             in_batch: 0,
+            joined: (Nanos(0), 0),
             slices: Slices::default(),
         }
     }
@@ -217,11 +223,20 @@ impl DiskState {
                 let key = if starved { oldest } else { self.at_or_above(self.position.unwrap_or(0))? };
                 Some((key, self.busy_until))
             }
-            Queue::Batches { batch } => {
-                let oldest = self.oldest()?;
+            Queue::Batches { batch, joined_bytes_max } => {
+                let (oldest, position) = (self.oldest()?, self.position.unwrap_or(0));
+                let ahead = self.at_or_above(position)?;
+                let (since, bytes) = self.joined;
+                let next = self.waiting[&ahead];
+                if ahead.0 == position && next.arrival <= since && bytes + next.sent.bytes <= joined_bytes_max
+                {
+                    self.joined.1 += next.sent.bytes;
+                    return Some((ahead, self.busy_until));
+                }
                 self.in_batch = (self.in_batch + 1) % batch.max(1);
-                let key =
-                    if self.in_batch == 0 { oldest } else { self.at_or_above(self.position.unwrap_or(0))? };
+                let key = if self.in_batch == 0 { oldest } else { ahead };
+                let first = self.waiting[&key];
+                self.joined = (self.busy_until.max(first.arrival), first.sent.bytes);
                 Some((key, self.busy_until))
             }
             Queue::Slices { idle_ns, .. } => self.next_of_slice(now, idle_ns),
@@ -419,6 +434,30 @@ mod tests {
             with(model.with_slices(300)),
         );
         assert!(fifo < short && short < long, "{fifo} {short} {long}");
+    }
+
+    /// Four streams far apart send a piece of 64 KiB each, and again, eight times before the head is free. Joined they are one request of
+    /// each, and the head goes to each once; else it looks for the oldest after two pieces.
+    #[test]
+    fn what_lies_side_by_side_is_one_request_of_a_batch() {
+        let goes_to = |joined_bytes_max: u64| {
+            let queue = Queue::Batches { batch: 2, joined_bytes_max };
+            let mut disk = DiskState::new(DiskModel { queue, ..DiskModel::hitachi_2007() });
+            let sent = |id: u64, address: u64| Sent { id, stream: id as u32, address, bytes: 64 * KB };
+            disk.submit(Nanos(0), sent(9, 50_000_000_000));
+            for piece in 0..8 {
+                (0..4).for_each(|id| disk.submit(Nanos(1), sent(id, id * 1_000_000_000 + piece * 64 * KB)));
+            }
+            let mut order = Vec::new();
+            while let Some(now) = disk.next_event() {
+                order.extend(disk.complete(now));
+            }
+            assert_eq!(order.len(), 33);
+            order.dedup();
+            order
+        };
+        assert_eq!(goes_to(512 * KB), [9, 0, 1, 2, 3]);
+        assert_eq!(goes_to(64 * KB).len(), 1 + 4 * 8 / 2);
     }
 
     #[test]
