@@ -8,6 +8,7 @@
 //! read 370  R5 past a hole of 6 of 64, no more than a quarter            ^
 //! read 350  R5 past an unseen mark at 340, by no more than that, and not again and again where that is dear  ^
 //! read 900  R7 stride                                                             ^
+//! read 908  R7 beside it: that stride ends, and one goes on from there (aside.rs)
 //! a stream that has come down to 700: read 699 R6, read 700 R5 read again, as who reads unaligned does
 //! read 57   page 56 was read before: R4 context, a stream whose record is gone
 //! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7
@@ -313,29 +314,33 @@ impl Wave {
         actor: u32,
         looks: bool,
     ) -> Option<StreamId> {
-        let (q, n) = (pages.start.0, pages.count.0);
         // Looks ahead from one run are equally far apart where it is copied in equal pieces: no stride.
         if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
             return None;
         }
+        if let Some(old) = self.beside_stride(id, pages, actor) {
+            return self.step_aside(now, old, pages);
+        }
         let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));
         if let Some((period, reads, before)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
-            let mut s = Stream::seed(id, q, n, now);
-            s.course = Course::Stride { period, run: n };
-            s.next = q.checked_add_signed(period)?;
-            s.frontier = s.next;
+            let mut s = Stream::stride(id, pages, period, now)?;
             s.reads = reads;
             s.by_turns = in_a_row.is_none();
             s.interval_ns = now.since(before).0;
-            s.begun = (s.progress(), self.counters.pages_used);
-            let next = s.next;
-            let sid = self.streams.add(s);
-            self.counters.streams += 1;
-            self.files.get_mut(&id)?.strides.insert(next, sid);
-            self.mark_active(now, sid);
-            return Some(sid);
+            return self.add_stride(now, s);
         }
         if looks { None } else { self.sow(now, id, pages, Some(actor)) }
+    }
+
+    /// Adds a stride that goes on from a read just told.
+    pub(super) fn add_stride(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
+        s.begun = (s.progress(), self.counters.pages_used);
+        let (id, next) = (s.file, s.next);
+        let sid = self.streams.add(s);
+        self.counters.streams += 1;
+        self.files.get_mut(&id)?.strides.insert(next, sid);
+        self.mark_active(now, sid);
+        Some(sid)
     }
 
     /// Adds a seed at `pages`, read by `by`.

@@ -18,7 +18,7 @@
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; streams in line have one window, and one that was overtaken none | reads |
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is much longer than the first, as a footer is; where requests overlap what is ahead of it goes out in its order | reads |
-//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; rows taken up equally far apart open those behind (columns.rs); who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth, for a quarter of what was read | reads; marks only: learns from misses |
+//! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; who steps aside goes on, but on a head (aside.rs); rows taken up equally far apart open those behind (columns.rs); who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth, for a quarter of what was read | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one, each right behind the last; where answers are late the third read opens a window of them; who hops from run to run so near on a head reads on, by half a window at a time (hops.rs) | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on; where one has waited, those as far as it go on with it | reads |
@@ -38,6 +38,7 @@
 //! ```
 
 mod account;
+mod aside;
 mod beside;
 mod by_turns;
 mod columns;

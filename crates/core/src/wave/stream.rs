@@ -165,6 +165,15 @@ impl Stream {
         }
     }
 
+    /// A stride that has read `pages` and comes to the next `period` pages further; `None` if that lies before the file.
+    pub(crate) fn stride(file: FileId, pages: Extent, period: i64, now: Nanos) -> Option<Self> {
+        let mut s = Self::seed(file, pages.start.0, pages.count.0, now);
+        s.course = Course::Stride { period, run: pages.count.0 };
+        s.next = pages.start.0.checked_add_signed(period)?;
+        s.frontier = s.next;
+        Some(s)
+    }
+
     /// Pages that the run has come.
     pub(crate) fn progress(&self) -> u64 {
         match self.course {

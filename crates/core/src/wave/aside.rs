@@ -1,0 +1,96 @@
+//! R7: strides whose reader steps aside, and goes on as before.
+//!
+//! Every so many records there is a header, or blocks are padded to the end of a stripe: then the next run lies a little beside where
+//! it was expected, and so do all behind it. Three reads would show the stride anew, each a latency of its own. It goes on at
+//! once instead: the old one ends, the new one has as many runs ahead as that one had, unless strides were seen to end sooner (R9).
+//!
+//! ```text
+//! 512 streams begin 6,149 pages apart, each seventh 30 less; s3
+//!
+//! read 12298 18447 24596 30745 36894      20 runs are ahead of him, from 43043 on
+//! read 43013                               30 beside it, at most an eighth of 6149: 20 runs are asked for with it, from 49162 on
+//! read 49162                               is there
+//! ```
+//!
+//! What was asked for where the stride went is in vain, once: small runs, which a device that works at several at once brings beside others.
+//! A head would go for each; there three reads must show the stride again.
+
+use super::Wave;
+use super::stream::{Course, Stream, StreamId};
+use super::strides::STRIDE_READS;
+use crate::units::{Extent, FileId, Nanos};
+
+/// Part of its period by which a stride may step aside: reads at random come so near once in four times, but three of them lie equally far
+/// apart first.
+const ASIDE: i64 = 8;
+
+impl Wave {
+    /// The stride that `actor` has walked until now, if `pages` lie beside one of the runs that were asked for or the next, and are as many.
+    pub(super) fn beside_stride(&self, id: FileId, pages: Extent, actor: u32) -> Option<StreamId> {
+        let sid = self.latest.get(&actor).filter(|latest| latest.file == id)?.stride?;
+        let s = self.streams.get(sid).filter(|s| s.reads > STRIDE_READS)?;
+        let Course::Stride { period, run } = s.course else { return None };
+        let together = s.comes_together(&self.queues.get(&self.files.get(&id)?.device)?.device);
+        let along = |page: u64| (page as i64).wrapping_sub(s.next as i64).wrapping_mul(period.signum());
+        let (way, reach, length) = (along(pages.start.0), along(s.frontier), period.unsigned_abs() as i64);
+        let (off, play) = (way.rem_euclid(length), length / ASIDE);
+        let beside = off.min(length - off) <= play && -play <= way && way <= reach + play;
+        (together && beside && run == pages.count.0).then_some(sid)
+    }
+
+    /// The stride `sid` ends, and one goes on from `pages`.
+    pub(super) fn step_aside(&mut self, now: Nanos, sid: StreamId, pages: Extent) -> Option<StreamId> {
+        let old = self.streams.get(sid)?;
+        let Course::Stride { period, .. } = old.course else { return None };
+        let mut s = Stream::stride(old.file, pages, period, now)?;
+        (s.ahead, s.interval_ns, s.found) = (old.ahead, old.interval_ns, old.found);
+        self.end(sid);
+        self.add_stride(now, s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::play;
+    use super::super::{Action, Config, Input, Wave};
+    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use alloc::vec::Vec;
+
+    /// Runs that are asked for because of the last of these reads of two pages, on a device of 30 ms with so many slots.
+    fn asked(slots: usize, reads: &[u64]) -> Vec<u64> {
+        let (mut wave, file) = (Wave::new(Config::default()), FileId(0));
+        wave.handle(Nanos(0), Input::Open { file, device: 0, size: Bytes(1 << 40) });
+        wave.queue(0).device = play(slots, 30_000, 500);
+        for (i, &start) in (0..).zip(reads) {
+            let (now, pages) = (Nanos::from_ms(100 * i), Extent::new(start, 2));
+            wave.take_trace().for_each(drop);
+            wave.handle(now, Input::Read { file, pages, actor: 0 });
+            while let Some(Action::Fetch { id, .. }) = wave.poll(now) {
+                wave.handle(now, Input::Skipped { fetch: id });
+            }
+            wave.check();
+        }
+        wave.take_trace().map(|e| e.decision.window.start.0).collect()
+    }
+
+    const WALKED: [u64; 5] = [12_298, 18_447, 24_596, 30_745, 36_894];
+
+    /// The worked example: and what lies farther aside, is no run, or goes to a head, begins anew.
+    #[test]
+    fn who_steps_aside_goes_on() {
+        let at = |slots: usize, page: u64| asked(slots, &[&WALKED[..], &[page]].concat());
+        assert_eq!(at(64, 43_013)[..2], [43_013 + 6_149, 43_013 + 2 * 6_149]);
+        assert_eq!(at(64, 43_013).len(), 20);
+        assert_eq!(at(64, 43_043 + 768)[0], 43_043 + 768 + 6_149, "an eighth of 6,149");
+        assert_eq!(at(64, 43_043 + 769), []);
+        assert_eq!(at(1, 43_013), []);
+        assert_eq!(asked(64, &[12_298, 18_447, 24_596, 30_715]), [], "three may be chance");
+    }
+
+    /// Downwards it is the same.
+    #[test]
+    fn downwards_too() {
+        let down: Vec<u64> = WALKED.iter().rev().copied().chain([6_149 + 30]).collect();
+        assert_eq!(asked(64, &down), [30]);
+    }
+}
