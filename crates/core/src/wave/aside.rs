@@ -41,9 +41,11 @@ impl Wave {
     /// The stride `sid` ends, and one goes on from `pages`.
     pub(super) fn step_aside(&mut self, now: Nanos, sid: StreamId, pages: Extent) -> Option<StreamId> {
         let old = self.streams.get(sid)?;
-        let Course::Stride { period, .. } = old.course else { return None };
+        let Course::Stride { period, run } = old.course else { return None };
         let mut s = Stream::stride(old.file, pages, period, now)?;
         (s.ahead, s.interval_ns, s.found) = (old.ahead, old.interval_ns, old.found);
+        let way = (pages.start.0 as i64).wrapping_sub(old.next as i64) + period / 2;
+        self.pass_runs(now, s.file, Extent::new(old.next, run), period, way / period);
         self.end(sid);
         self.add_stride(now, s)
     }
@@ -53,11 +55,12 @@ impl Wave {
 mod tests {
     use super::super::device::tests::play;
     use super::super::{Action, Config, Input, Wave};
-    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use crate::table::PageBit;
+    use crate::units::{Bytes, Extent, FileId, Nanos, PageIndex};
     use alloc::vec::Vec;
 
-    /// Runs that are asked for because of the last of these reads of two pages, on a device of 30 ms with so many slots.
-    fn asked(slots: usize, reads: &[u64]) -> Vec<u64> {
+    /// After these reads of two pages, on a device of 30 ms with so many slots; and what was asked for because of the last.
+    fn told(slots: usize, reads: &[u64]) -> (Wave, Vec<u64>) {
         let (mut wave, file) = (Wave::new(Config::default()), FileId(0));
         wave.handle(Nanos(0), Input::Open { file, device: 0, size: Bytes(1 << 40) });
         wave.queue(0).device = play(slots, 30_000, 500);
@@ -70,7 +73,12 @@ mod tests {
             }
             wave.check();
         }
-        wave.take_trace().map(|e| e.decision.window.start.0).collect()
+        let asked = wave.take_trace().map(|e| e.decision.window.start.0).collect();
+        (wave, asked)
+    }
+
+    fn asked(slots: usize, reads: &[u64]) -> Vec<u64> {
+        told(slots, reads).1
     }
 
     const WALKED: [u64; 5] = [12_298, 18_447, 24_596, 30_745, 36_894];
@@ -85,6 +93,15 @@ mod tests {
         assert_eq!(at(64, 43_043 + 769), []);
         assert_eq!(at(1, 43_013), []);
         assert_eq!(asked(64, &[12_298, 18_447, 24_596, 30_715]), [], "three may be chance");
+    }
+
+    /// Three runs were read quietly before he stepped aside: they are his as well, and may be rows of a matrix.
+    #[test]
+    fn what_was_passed_quietly_was_read() {
+        let (wave, _) = told(64, &[&WALKED[..], &[43_043 + 3 * 6_149 - 30]].concat());
+        let f = &wave.files[&FileId(0)];
+        let used = |page: u64| f.table.has(PageBit::Used, PageIndex(page)) && f.backward.contains_key(&page);
+        assert_eq!([0, 1, 2, 3].map(|run| used(43_043 + run * 6_149)), [true, true, true, false]);
     }
 
     /// Downwards it is the same.

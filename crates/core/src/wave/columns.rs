@@ -160,7 +160,7 @@ impl Wave {
         let seed = match self.files[&id].forward.get(&start) {
             Some(&known) => Some(known),
             None if column.unknown >= UNKNOWN && self.may_be_row(id, start) => {
-                self.sow(now, id, Extent::new(start - 1, 1), Some(actor))
+                self.sow_as(now, id, Extent::new(start - 1, 1), Some(actor), 0)
             }
             None => None,
         };

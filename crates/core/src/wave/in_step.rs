@@ -16,7 +16,8 @@
 //! 18th; the other 63 do not.
 //!
 //! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
-//! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's.
+//! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's. Rows of a
+//! matrix whose first read nobody has told are opened without a number, and say nothing of those that have one.
 
 use super::plan::Asked;
 use super::reach::FEW;
@@ -56,7 +57,7 @@ impl File {
 impl Wave {
     /// The seed sown as number `serial` went on.
     pub(super) fn went_on(&mut self, id: FileId, serial: u64) {
-        let Some(f) = self.files.get_mut(&id) else { return };
+        let Some(f) = self.files.get_mut(&id).filter(|_| serial > 0) else { return };
         if serial > f.fates_newest {
             f.fates = f.fates.checked_shl((serial - f.fates_newest).min(64) as u32).unwrap_or(0) | 1;
             f.fates_newest = serial;
@@ -192,6 +193,28 @@ mod tests {
         };
         assert_eq!([7, 8].map(|sown| goes_on(sown, 1)), [true, false]);
         assert_eq!([31, 32].map(|sown| goes_on(sown, 16)), [true, false]);
+    }
+
+    /// 400 first reads of a column, and eight second ones. A row that is opened behind them, of which no first read was told, goes on as well: it
+    /// says nothing of the 400, or who reads their second pages would be taken to come back by chance, 392 times.
+    #[test]
+    fn a_row_that_nobody_began_says_nothing_of_seeds() {
+        let coincidence = |serial: fn(u64) -> u64| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 32) });
+            let read = |row: u64| Extent::new(1000 * row, 2);
+            for row in 1..=400 {
+                wave.sow(Nanos(0), id, read(row), None).unwrap();
+            }
+            (1..=8).for_each(|serial| wave.went_on(id, serial));
+            let row = wave.sow_as(Nanos(0), id, read(401), None, serial(401)).unwrap();
+            let serial = wave.streams.get(row).unwrap().serial;
+            wave.went_on(id, serial);
+            wave.went_on(id, 9);
+            wave.coincidence(id)
+        };
+        assert!(!coincidence(|_| 0));
+        assert!(coincidence(|sown| sown), "numbered it would");
     }
 
     /// The last example at the top: one row has come `came` pages, the others `progress`, and records of 16 pages ended here. What is asked

@@ -271,11 +271,7 @@ impl Wave {
             if let Some(s) = self.streams.get_mut(sid) {
                 s.reads += runs.clamp(0, 4096) as u64;
             }
-            for k in 0..runs.clamp(0, 4096) {
-                let passed = Extent::new((from as i64 + k * period).max(0) as u64, run);
-                self.use_pages(id, passed);
-                self.sow(now, id, passed, None);
-            }
+            self.pass_runs(now, id, Extent::new(from, run), period, runs);
             // Did its reader go on where the run before ended?
             let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
             if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
@@ -303,6 +299,15 @@ impl Wave {
             }
         }
         self.mark_active(now, sid);
+    }
+
+    /// So many runs of a stride were read quietly, `first` and those behind it; 4,096 are believed.
+    pub(super) fn pass_runs(&mut self, now: Nanos, id: FileId, first: Extent, period: i64, runs: i64) {
+        for k in 0..runs.clamp(0, 4096) {
+            let passed = Extent::new((first.start.0 as i64 + k * period).max(0) as u64, first.count.0);
+            self.use_pages(id, passed);
+            self.sow(now, id, passed, None);
+        }
     }
 
     /// A read that belongs nowhere begins a seed, unless it is the third of a stride or only looks ahead (R9).
@@ -345,11 +350,25 @@ impl Wave {
 
     /// Adds a seed at `pages`, read by `by`.
     pub(super) fn sow(&mut self, now: Nanos, id: FileId, pages: Extent, by: Option<u32>) -> Option<StreamId> {
-        let (q, n) = (pages.start.0, pages.count.0);
         let f = self.files.get_mut(&id)?;
         f.sown += 1;
+        let serial = f.sown;
+        self.sow_as(now, id, pages, by, serial)
+    }
+
+    /// The same, as number `serial` of its file; 0 for what nobody has begun just now, which says nothing of what seeds come to (R10).
+    pub(super) fn sow_as(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        by: Option<u32>,
+        serial: u64,
+    ) -> Option<StreamId> {
+        let (q, n) = (pages.start.0, pages.count.0);
+        let f = self.files.get_mut(&id)?;
         let mut seed = Stream::seed(id, q, n, now);
-        (seed.serial, seed.by) = (f.sown, by);
+        (seed.serial, seed.by) = (serial, by);
         seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
         let sid = self.streams.add(seed);
         // Two expectations cannot stand at one page: the newer one is the likelier.
