@@ -28,14 +28,16 @@ impl Wave {
     /// The stride that `actor` has walked until now, if `pages` lie beside one of the runs that were asked for or the next, and are as many.
     pub(super) fn beside_stride(&self, id: FileId, pages: Extent, actor: u32) -> Option<StreamId> {
         let sid = self.latest.get(&actor).filter(|latest| latest.file == id)?.stride?;
-        let s = self.streams.get(sid).filter(|s| s.reads > STRIDE_READS)?;
+        let s = self.streams.get(sid)?;
         let Course::Stride { period, run } = s.course else { return None };
         let together = s.comes_together(&self.queues.get(&self.files.get(&id)?.device)?.device);
         let along = |page: u64| (page as i64).wrapping_sub(s.next as i64).wrapping_mul(period.signum());
         let (way, reach, length) = (along(pages.start.0), along(s.frontier), period.unsigned_abs() as i64);
         let (off, play) = (way.rem_euclid(length), length / ASIDE);
         let beside = off.min(length - off) <= play && -play <= way && way <= reach + play;
-        (together && beside && run == pages.count.0).then_some(sid)
+        // Some of its runs may have been read quietly.
+        let reads = s.reads + ((way + length / 2) / length).max(0) as u64;
+        (together && beside && reads > STRIDE_READS && run == pages.count.0).then_some(sid)
     }
 
     /// The stride `sid` ends, and one goes on from `pages`.
@@ -102,6 +104,14 @@ mod tests {
         let f = &wave.files[&FileId(0)];
         let used = |page: u64| f.table.has(PageBit::Used, PageIndex(page)) && f.backward.contains_key(&page);
         assert_eq!([0, 1, 2, 3].map(|run| used(43_043 + run * 6_149)), [true, true, true, false]);
+    }
+
+    /// He reads on quietly, and steps aside again at the seventh.
+    #[test]
+    fn who_reads_on_quietly_steps_aside_again() {
+        let again = 43_013 + 7 * 6_149 - 30;
+        assert_eq!(asked(64, &[&WALKED[..], &[43_013, again]].concat())[0], again + 6_149);
+        assert_eq!(asked(64, &[&WALKED[..], &[43_013, 43_013 + 2 * 6_149 - 30]].concat()), [], "too soon");
     }
 
     /// Downwards it is the same.
