@@ -40,7 +40,7 @@ impl Wave {
         (together && beside && reads > STRIDE_READS && run == pages.count.0).then_some(sid)
     }
 
-    /// The stride `sid` ends, and one goes on from `pages`.
+    /// The stride `sid` ends, and one goes on from `pages`, unless it would come out of the file.
     pub(super) fn step_aside(&mut self, now: Nanos, sid: StreamId, pages: Extent) -> Option<StreamId> {
         let old = self.streams.get(sid)?;
         let Course::Stride { period, run } = old.course else { return None };
@@ -119,5 +119,11 @@ mod tests {
     fn downwards_too() {
         let down: Vec<u64> = WALKED.iter().rev().copied().chain([6_149 + 30]).collect();
         assert_eq!(asked(64, &down), [30]);
+        let (wave, asked) = told(64, &[&down[..5], &[6_149 - 30, 20]].concat());
+        assert_eq!(
+            (asked.len(), wave.files[&FileId(0)].backward.contains_key(&20)),
+            (0, true),
+            "the last is a seed"
+        );
     }
 }

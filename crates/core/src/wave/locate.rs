@@ -323,8 +323,9 @@ impl Wave {
         if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
             return None;
         }
-        if let Some(old) = self.beside_stride(id, pages, actor) {
-            return self.step_aside(now, old, pages);
+        let beside = self.beside_stride(id, pages, actor);
+        if let Some(sid) = beside.and_then(|old| self.step_aside(now, old, pages)) {
+            return Some(sid);
         }
         let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));
         if let Some((period, reads, before)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
