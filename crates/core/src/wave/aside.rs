@@ -16,38 +16,39 @@
 //! A head would go for each; there three reads must show the stride again.
 
 use super::Wave;
+use super::locate::on_stride;
 use super::stream::{Course, Stream, StreamId};
 use super::strides::STRIDE_READS;
 use crate::units::{Extent, FileId, Nanos};
 
 /// Part of its period by which a stride may step aside: reads at random come so near once in four times, but three of them lie equally far
 /// apart first.
-const ASIDE: i64 = 8;
+const ASIDE: u64 = 8;
 
 impl Wave {
-    /// The stride that `actor` has walked until now, if `pages` lie beside one of the runs that were asked for or the next, and are as many.
-    pub(super) fn beside_stride(&self, id: FileId, pages: Extent, actor: u32) -> Option<StreamId> {
+    /// Where `pages` lie beside one of the runs asked for of the stride that `actor` has walked until now, or beside the next, and are as many:
+    /// that stride ends, and one goes on from them, unless it would come out of the file. Some of its runs may have been read quietly.
+    pub(super) fn step_aside(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        actor: u32,
+    ) -> Option<StreamId> {
         let sid = self.latest.get(&actor).filter(|latest| latest.file == id)?.stride?;
-        let s = self.streams.get(sid)?;
-        let Course::Stride { period, run } = s.course else { return None };
-        let together = s.comes_together(&self.queues.get(&self.files.get(&id)?.device)?.device);
-        let along = |page: u64| (page as i64).wrapping_sub(s.next as i64).wrapping_mul(period.signum());
-        let (way, reach, length) = (along(pages.start.0), along(s.frontier), period.unsigned_abs() as i64);
-        let (off, play) = (way.rem_euclid(length), length / ASIDE);
-        let beside = off.min(length - off) <= play && -play <= way && way <= reach + play;
-        // Some of its runs may have been read quietly.
-        let reads = s.reads + ((way + length / 2) / length).max(0) as u64;
-        (together && beside && reads > STRIDE_READS && run == pages.count.0).then_some(sid)
-    }
-
-    /// The stride `sid` ends, and one goes on from `pages`, unless it would come out of the file.
-    pub(super) fn step_aside(&mut self, now: Nanos, sid: StreamId, pages: Extent) -> Option<StreamId> {
         let old = self.streams.get(sid)?;
         let Course::Stride { period, run } = old.course else { return None };
-        let mut s = Stream::stride(old.file, pages, period, now)?;
+        let (page, next, length) = (pages.start.0, old.next, period.unsigned_abs());
+        let beside = on_stride(page, next, old.frontier, period, length / ASIDE);
+        let quiet = (page.abs_diff(next) + length / 2) / length;
+        let device = &self.queues.get(&self.files.get(&id)?.device)?.device;
+        if !beside || old.reads + quiet <= STRIDE_READS || run != pages.count.0 || !old.comes_together(device)
+        {
+            return None;
+        }
+        let mut s = Stream::stride(id, pages, period, now)?;
         (s.ahead, s.interval_ns, s.found) = (old.ahead, old.interval_ns, old.found);
-        let way = (pages.start.0 as i64).wrapping_sub(old.next as i64) + period / 2;
-        self.pass_runs(now, s.file, Extent::new(old.next, run), period, way / period);
+        self.pass_runs(now, id, Extent::new(next, run), period, quiet);
         self.end(sid);
         self.add_stride(now, s)
     }

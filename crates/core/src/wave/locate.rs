@@ -25,6 +25,10 @@ use crate::view::View;
 
 /// Predecessors looked at before a read is called a stray: random reads may lie between a stream and its window's end.
 const LOOKS_MAX: usize = 4;
+/// Pages by which a read may lie beside a run of a stride and belong to it, since reads are not aligned.
+const PLAY: u64 = 1;
+/// Runs of a stride that may have been read quietly since the last that was told.
+const QUIET_MAX: u64 = 4096;
 /// Pages of history looked at for R4.
 const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, more than a window has.
@@ -67,14 +71,14 @@ impl Latest {
     }
 }
 
-/// Whether page `q` is, give or take a page, one of `next`, `next + period`, ... up to `frontier`.
-fn on_stride(q: u64, next: u64, frontier: u64, period: i64) -> bool {
+/// Whether page `q` is, give or take `play`, one of `next`, `next + period`, ... up to `frontier`.
+pub(super) fn on_stride(q: u64, next: u64, frontier: u64, period: i64, play: u64) -> bool {
     let (way, reach, length) = if period > 0 {
-        (q.saturating_add(1).checked_sub(next), frontier.saturating_sub(next), period.unsigned_abs())
+        (q.saturating_add(play).checked_sub(next), frontier.saturating_sub(next), period.unsigned_abs())
     } else {
-        (next.saturating_add(1).checked_sub(q), next.saturating_sub(frontier), period.unsigned_abs())
+        (next.saturating_add(play).checked_sub(q), next.saturating_sub(frontier), period.unsigned_abs())
     };
-    way.is_some_and(|way| way <= reach.saturating_add(2) && way % length <= 2)
+    way.is_some_and(|way| way <= reach.saturating_add(2 * play) && way % length <= 2 * play)
 }
 
 impl File {
@@ -171,11 +175,11 @@ impl Wave {
             };
             return Place::History(history);
         }
-        // Strides, with a page of play for reads that are not aligned; some of the runs may have been read quietly.
+        // Strides; some of the runs may have been read quietly.
         for sid in f.strides_near(q) {
             if let Some(s) = self.streams.get(sid)
                 && let Course::Stride { period, .. } = s.course
-                && on_stride(q, s.next, s.frontier, period)
+                && on_stride(q, s.next, s.frontier, period, PLAY)
             {
                 return Place::Continues(sid);
             }
@@ -267,9 +271,9 @@ impl Wave {
         // So were the runs of a stride between the one expected and this one.
         let (from, period, run) = skipped;
         if period != 0 {
-            let runs = (q as i64 - from as i64) / period;
+            let runs = (((q as i64 - from as i64) / period).max(0) as u64).min(QUIET_MAX);
             if let Some(s) = self.streams.get_mut(sid) {
-                s.reads += runs.clamp(0, 4096) as u64;
+                s.reads += runs;
             }
             self.pass_runs(now, id, Extent::new(from, run), period, runs);
             // Did its reader go on where the run before ended?
@@ -301,9 +305,9 @@ impl Wave {
         self.mark_active(now, sid);
     }
 
-    /// So many runs of a stride were read quietly, `first` and those behind it; 4,096 are believed.
-    pub(super) fn pass_runs(&mut self, now: Nanos, id: FileId, first: Extent, period: i64, runs: i64) {
-        for k in 0..runs.clamp(0, 4096) {
+    /// So many runs of a stride were read quietly, `first` and those behind it; [`QUIET_MAX`] are believed.
+    pub(super) fn pass_runs(&mut self, now: Nanos, id: FileId, first: Extent, period: i64, runs: u64) {
+        for k in 0..runs.min(QUIET_MAX) as i64 {
             let passed = Extent::new((first.start.0 as i64 + k * period).max(0) as u64, first.count.0);
             self.use_pages(id, passed);
             self.sow(now, id, passed, None);
@@ -323,8 +327,7 @@ impl Wave {
         if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
             return None;
         }
-        let beside = self.beside_stride(id, pages, actor);
-        if let Some(sid) = beside.and_then(|old| self.step_aside(now, old, pages)) {
+        if let Some(sid) = self.step_aside(now, id, pages, actor) {
             return Some(sid);
         }
         let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));

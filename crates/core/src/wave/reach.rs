@@ -240,11 +240,8 @@ impl Wave {
     /// larger a request is, the fewer of them stand in line. 256 rows of a matrix on s3 have 48 pages each and ask for up to 84.
     fn speculation_asked_for(&self, f: &File, s: &Stream) -> u64 {
         let own = self.speculation_of(f, s);
-        let by_turns = self
-            .queues
-            .get(&f.device)
-            .is_some_and(|q| q.device.is_far() && q.device.crowded_by(self.active()));
-        if by_turns {
+        let device = self.queues.get(&f.device).map(|q| &q.device);
+        if device.is_some_and(|d| d.is_far() && d.crowded_by(self.active())) {
             let left = self.pool(f).saturating_sub(self.out_of_others(s));
             return left.clamp(own, own * 7 / 4);
         }
