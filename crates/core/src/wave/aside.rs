@@ -50,7 +50,7 @@ impl Wave {
         (s.ahead, s.interval_ns, s.found) = (old.ahead, old.interval_ns, old.found);
         self.pass_runs(now, id, Extent::new(next, run), period, quiet);
         self.end(sid);
-        self.add_stride(now, s)
+        self.adopt(now, s)
     }
 }
 

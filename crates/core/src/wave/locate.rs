@@ -1,4 +1,5 @@
-//! R1, R2, R4-R7: which stream does a read belong to?
+//! R2, R4-R7: which stream does a read belong to, and how does that move on? What one begins that belongs to none says begin.rs, whether it
+//! only looks ahead look.rs.
 //!
 //! ```text
 //! one file, streams expected at     120        |300 ... fetched ... 364|        900 (stride +64)
@@ -11,14 +12,13 @@
 //! read 908  R7 beside it: that stride ends, and one goes on from there (aside.rs)
 //! a stream that has come down to 700: read 699 R6, read 700 R5 read again, as who reads unaligned does
 //! read 57   page 56 was read before: R4 context, a stream whose record is gone
-//! read 5000 nothing: a seed; if another ends at 5000, R6; if it is the third equally far from the last two, R7
+//! read 5000 nothing: it begins something (begin.rs); if another ends at 5000, R6
 //! ```
 
 use super::columns::Column;
 use super::lately::Lately;
 use super::stream::{Course, NEVER, Stream, StreamId, UNTOLD_MAX};
-use super::strides::STRIDE_READS;
-use super::{File, Latest, Look, SEEDS_MAX, Wave};
+use super::{File, Latest, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
@@ -30,7 +30,7 @@ const PLAY: u64 = 1;
 /// Runs of a stride that may have been read quietly since the last that was told.
 const QUIET_MAX: u64 = 4096;
 /// Pages of history looked at for R4.
-const HISTORY_MAX: PageCount = PageCount(512);
+pub(super) const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, more than a window has.
 const FOLLOW_MAX: u64 = 16_384;
 /// Marks in a row that a reader has overlooked, each time by more than a way would cost, when he is not taken any more to have read up
@@ -38,14 +38,8 @@ const FOLLOW_MAX: u64 = 16_384;
 const OVERLOOKED_MAX: u8 = 2;
 /// A read is told at most so many pages after it: 64 MiB, more than a window has.
 const LATE_MAX: u64 = 16_384;
-/// Seeds that must follow one before it counts as a run that ended.
-const FOLLOWERS: usize = 64;
-/// A stream that was forgotten and came back is given so long between its reads.
-const RETURN_NS: u64 = 500_000_000;
 /// Threads remembered.
 const ACTORS_MAX: usize = 4096;
-/// Strides by turns that are told apart.
-pub(super) const TURNS_MAX: usize = 3;
 
 /// Where a read was found to belong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -314,126 +308,6 @@ impl Wave {
         }
     }
 
-    /// A read that belongs nowhere begins a seed, unless it is the third of a stride or only looks ahead (R9).
-    pub(super) fn begin(
-        &mut self,
-        now: Nanos,
-        id: FileId,
-        pages: Extent,
-        actor: u32,
-        looks: bool,
-    ) -> Option<StreamId> {
-        // Looks ahead from one run are equally far apart where it is copied in equal pieces: no stride.
-        if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
-            return None;
-        }
-        if let Some(sid) = self.step_aside(now, id, pages, actor) {
-            return Some(sid);
-        }
-        let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));
-        if let Some((period, reads, before)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
-            let mut s = Stream::stride(id, pages, period, now)?;
-            s.reads = reads;
-            s.by_turns = in_a_row.is_none();
-            s.interval_ns = now.since(before).0;
-            return self.add_stride(now, s);
-        }
-        if looks { None } else { self.sow(now, id, pages, Some(actor)) }
-    }
-
-    /// Adds a stride that goes on from a read just told.
-    pub(super) fn add_stride(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
-        s.begun = (s.progress(), self.counters.pages_used);
-        let (id, next) = (s.file, s.next);
-        let sid = self.streams.add(s);
-        self.counters.streams += 1;
-        self.files.get_mut(&id)?.strides.insert(next, sid);
-        self.mark_active(now, sid);
-        Some(sid)
-    }
-
-    /// Adds a seed at `pages`, read by `by`.
-    pub(super) fn sow(&mut self, now: Nanos, id: FileId, pages: Extent, by: Option<u32>) -> Option<StreamId> {
-        let f = self.files.get_mut(&id)?;
-        f.sown += 1;
-        let serial = f.sown;
-        self.sow_as(now, id, pages, by, serial)
-    }
-
-    /// The same, as number `serial` of its file; 0 for what nobody has begun just now, which says nothing of what seeds come to (R10).
-    pub(super) fn sow_as(
-        &mut self,
-        now: Nanos,
-        id: FileId,
-        pages: Extent,
-        by: Option<u32>,
-        serial: u64,
-    ) -> Option<StreamId> {
-        let (q, n) = (pages.start.0, pages.count.0);
-        let f = self.files.get_mut(&id)?;
-        let mut seed = Stream::seed(id, q, n, now);
-        (seed.serial, seed.by) = (serial, by);
-        seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
-        let sid = self.streams.add(seed);
-        // Two expectations cannot stand at one page: the newer one is the likelier.
-        let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
-        f.seeds.push_back(sid);
-        let oldest = (f.seeds.len() > SEEDS_MAX).then(|| f.seeds.pop_front()).flatten();
-        if oldest.is_some() {
-            f.opened = f.opened.saturating_sub(1);
-        }
-        for other in displaced.into_iter().flatten() {
-            if self.streams.get(other).is_some_and(|s| s.course == Course::Seed || s.file != id) {
-                self.end(other);
-            }
-        }
-        if let Some(oldest) = oldest
-            && self.streams.get(oldest).is_some_and(|s| s.course == Course::Seed)
-        {
-            self.end(oldest);
-        }
-        self.line_up(now, sid);
-        // A seed that many others have followed counts as a run that ended, though it may still go on.
-        let seeds = &self.files[&id].seeds;
-        let followed = seeds.len().checked_sub(FOLLOWERS).map(|i| seeds[i]);
-        if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
-            self.witness(id, s.request, s.left);
-        }
-        Some(sid)
-    }
-
-    /// A stream found in the cache's history of `history` pages before `pages` (R4).
-    pub(super) fn resume(&mut self, now: Nanos, id: FileId, pages: Extent, history: u64) -> Option<StreamId> {
-        let (q, n) = (pages.start.0, pages.count.0);
-        let mut s = Stream::seed(id, q, n, now);
-        s.course = Course::Forward;
-        s.first = q - history.min(q);
-        s.reads = 2;
-        // It has been away long enough to be forgotten, and may be again; what was fetched for it is its own once more.
-        s.interval_ns = RETURN_NS;
-        let f = self.files.get(&id)?;
-        s.frontier = f.table.next_hole(PageIndex(s.next), HISTORY_MAX).0.min(f.end).max(s.next);
-        let own = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
-        let own = f.table.count(PageBit::Ahead, own).0;
-        self.dead = self.dead.saturating_sub(own);
-        self.debt = self.debt.saturating_sub(own);
-        self.adopt(now, s)
-    }
-
-    /// Adds a stream that goes up. One that was expected at the same page is the same stream: it is replaced.
-    pub(super) fn adopt(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
-        s.begun = (s.progress(), self.counters.pages_used);
-        let (id, next) = (s.file, s.next);
-        let f = self.files.get_mut(&id)?;
-        let sid = self.streams.add(s);
-        self.counters.streams += 1;
-        if let Some(old) = f.forward.insert(next, sid) {
-            self.streams.remove(old);
-        }
-        self.mark_active(now, sid);
-        Some(sid)
-    }
-
     /// R5: whether a stream follows another: everything up to where that one is has been asked for, so it reads nothing that
     /// the other does not read before it. They are one reader out of order, or two in line; one window serves both.
     pub(super) fn follows(&mut self, sid: StreamId) -> bool {
@@ -453,171 +327,6 @@ impl Wave {
             self.not_active(counted, in_bought);
         }
         follows
-    }
-
-    /// R9: whoever copies memory touches its first page, then its last, and the one before that where the end of it is cut so, then
-    /// what lies between, from the first page up or from the last one down. So a reader who goes on where he began, after such a look farther
-    /// on, has seen where his run ends, and one who goes on downwards from there where it begins. Where that was so three times in a row, the
-    /// next look is believed. Says whether this is one that is believed, or in what is out for the run already: then it begins none
-    /// of its own.
-    ///
-    /// Where all is told, a reader in the middle of a run may look ahead in what is out for it as well. If he does not come back
-    /// he has left it.
-    pub(super) fn look(&mut self, now: Nanos, id: FileId, actor: u32, place: Place, pages: Extent) -> bool {
-        let told_all = self.files.get(&id).is_some_and(|f| f.told_all);
-        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
-        let before = core::mem::take(&mut latest.look);
-        let mut at = latest.stream;
-        let continues = match place {
-            Place::Continues(sid) => Some(sid),
-            _ => None,
-        };
-        if let Some(look) = before {
-            if place == Place::Stray && self.reads_between(now, id, look, pages) {
-                self.keep_look(actor, Look { passed: true, ..look });
-                return true;
-            }
-            let moved = told_all && self.streams.get(look.from).is_some_and(|s| s.next != look.next);
-            if moved || continues == Some(look.from) {
-                if !look.passed {
-                    self.came_true(id, look, at);
-                }
-                at = Some(look.from);
-            } else if continues.is_some() && continues == at && self.goes_down(look, at, pages) {
-                self.dismiss(look.from);
-            } else if look.first == pages.end().0
-                && (place == Place::Stray || continues.is_some() && continues == at)
-            {
-                // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there.
-                let look = Look { first: pages.start.0, ..look };
-                self.keep_look(actor, look);
-                return place == Place::Stray && self.looks(id, look);
-            } else if look.leaves && place == Place::Stray && self.looks_again(id, look, pages) {
-                self.keep_look(actor, Look { first: pages.start.0, end: pages.end().0, ..look });
-                return true;
-            } else if look.leaves {
-                self.end(look.from);
-            } else if let Some(f) = self.files.get_mut(&id).filter(|_| !look.passed) {
-                f.looks <<= 1;
-            }
-        }
-        if place == Place::Stray {
-            self.came_down(id, at);
-        }
-        let from = at.filter(|_| place == Place::Stray).and_then(|sid| Some((sid, self.streams.get(sid)?)));
-        let anew = from.and_then(|(from, s)| {
-            let leaves = s.course == Course::Forward;
-            let within = told_all && (s.next..s.frontier).contains(&pages.start.0);
-            let ahead = s.course == Course::Seed && s.next <= pages.start.0;
-            let look =
-                Look { from, next: s.next, first: pages.start.0, end: pages.end().0, leaves, passed: false };
-            (ahead || leaves && within).then_some(look)
-        });
-        let Some(look) = anew else { return false };
-        self.keep_look(actor, look);
-        self.looks(id, look)
-    }
-
-    /// A look that the next read of `actor` may show to be one.
-    fn keep_look(&mut self, actor: u32, look: Look) {
-        if let Some(latest) = self.latest.get_mut(&actor) {
-            latest.look = Some(look);
-        }
-    }
-
-    /// Whether a read is one of what lies between the first page and one at which its reader looked and was believed: he comes down, and what is
-    /// out for the run is all of it. The first such read is noted: the look came true, and the run is as good as read.
-    fn reads_between(&mut self, now: Nanos, id: FileId, look: Look, pages: Extent) -> bool {
-        let Some(s) = self.streams.get(look.from).filter(|_| !look.leaves) else { return false };
-        let there = self.files.get(&id).is_some_and(|f| f.table.resident(pages) == pages.count);
-        let between = there && s.looked == look.end && s.first <= pages.start.0 && pages.end().0 < look.first;
-        if between && !look.passed {
-            self.came_true(id, look, None);
-            self.advance(now, look.from, Extent::between(PageIndex(look.first), PageIndex(look.end)));
-            self.leave(look.from);
-        }
-        between
-    }
-
-    /// A look came true; `at` is what its reader read last: the run that was taken to begin where he looked, perhaps.
-    fn came_true(&mut self, id: FileId, look: Look, at: Option<StreamId>) {
-        if !look.leaves {
-            if let Some(f) = self.files.get_mut(&id) {
-                f.looks = f.looks << 1 | 1;
-            }
-            if let Some(s) = self.streams.get_mut(look.from) {
-                s.looked = look.end;
-            }
-        }
-        if let Some(there) = at.filter(|&there| there != look.from) {
-            self.dismiss(there);
-        }
-    }
-
-    /// Whether who looked ahead in what is out for his run, and now looks farther ahead in it, may have come to the first place meanwhile:
-    /// what lies before it is there, and is read without a word.
-    fn looks_again(&self, id: FileId, look: Look, pages: Extent) -> bool {
-        let (Some(f), Some(s)) = (self.files.get(&id), self.streams.get(look.from)) else { return false };
-        let before = Extent::between(PageIndex(s.next), PageIndex(look.first.max(s.next)));
-        f.told_all
-            && (look.end..s.frontier).contains(&pages.start.0)
-            && f.table.resident(before) == before.count
-    }
-
-    /// Whether who looked farther on reads downwards from there, page after page: memory is copied so as well, and where he was first
-    /// is where he is going, which is noted.
-    fn goes_down(&mut self, look: Look, at: Option<StreamId>, pages: Extent) -> bool {
-        let Some(to) = self.streams.get(look.from).map(|s| s.first) else { return false };
-        let Some(s) = at.and_then(|at| self.streams.get_mut(at)) else { return false };
-        let down =
-            !look.leaves && s.course == Course::Backward && pages.end().0 <= look.first && pages.start.0 > to;
-        if down {
-            s.looked = to;
-        }
-        down
-    }
-
-    /// A run downwards was left: did it come to where its reader had been first?
-    fn came_down(&mut self, id: FileId, at: Option<StreamId>) {
-        let Some(s) = at.and_then(|at| self.streams.get(at)) else { return };
-        let Some(f) = self.files.get_mut(&id).filter(|_| s.course == Course::Backward && s.looked > 0) else {
-            return;
-        };
-        let near = s.looked + UNTOLD_MAX + 1;
-        f.looks = f.looks << 1 | u8::from(near >= s.next || f.table.has(PageBit::Used, PageIndex(near)));
-    }
-
-    /// Whether a look is believed, or in what is out for its run.
-    fn looks(&mut self, id: FileId, look: Look) -> bool {
-        let believed = !look.leaves && self.files.get(&id).is_some_and(File::believes_looks);
-        let Some(s) = self.streams.get_mut(look.from) else { return false };
-        if believed {
-            s.looked = look.end;
-        }
-        believed || look.first < s.frontier
-    }
-
-    /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others.
-    fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
-        let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
-        let (q, before) = (pages.start.0, latest.strays);
-        latest.strays.push(q);
-        // From the n-th read before this one to the one `turns` before that.
-        let step = |n: usize, turns: usize| {
-            let later = if n == 0 { q } else { *before.all().get(n - 1)? };
-            Some(later.wrapping_sub(*before.all().get(n + turns - 1)?) as i64)
-        };
-        let alike = |a: i64, b: i64| a.abs_diff(b) <= 1;
-        (1..=TURNS_MAX).find_map(|turns| {
-            let period = step(0, turns).filter(|p| p.unsigned_abs() > pages.count.0)?;
-            let by_turns = || {
-                // Streams that begin here and there, not quite equally far apart, are no strides by turns.
-                let zigzag = step(0, 1)?.abs_diff(step(1, 1)?) > period.unsigned_abs();
-                Some(zigzag && alike(step(2 * turns, turns)?, period))
-            };
-            let sure = alike(step(turns, turns)?, period) && (turns == 1 || by_turns()?);
-            sure.then_some(period)
-        })
     }
 
     /// Remembers what `actor` reads, and what was known of it, until it says how long that took. If that is another file than before, it

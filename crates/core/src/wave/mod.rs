@@ -20,7 +20,7 @@
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is much longer than the first, as a footer is; where requests overlap what is ahead of it goes out in its order | reads |
 //! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; who steps aside goes on, but on a head (aside.rs); rows taken up equally far apart open those behind (columns.rs); who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth, for a quarter of what was read | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry are fetched as one, each right behind the last; where answers are late the third read opens a window of them; who hops from run to run so near on a head reads on, by half a window at a time (hops.rs) | device timed; else apart |
-//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards | ends of runs, reads |
+//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards (look.rs) | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on; where one has waited, those as far as it go on with it | reads |
 //! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (rent.rs, density.rs), sooner where those like it filled (fills.rs), and beside it with the first read there (beside.rs), a file when those before it came to theirs (wholes.rs), as long as it pays for itself (account.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and, from one in 64 streams on, takes an eighth off the memory believed in, unless he waited for a head that was with others and what is out fits; a few that somebody was to come to and that are seen to be gone are fetched again, many take an eighth off too; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, only long runs are fetched ahead of, by a head not where others have been, and nothing is bought, but for a little on trial (trials.rs) | arrivals; else never |
@@ -39,6 +39,7 @@
 
 mod account;
 mod aside;
+mod begin;
 mod beside;
 mod by_turns;
 mod columns;
@@ -55,6 +56,7 @@ mod jumps;
 mod lately;
 mod lengths;
 mod locate;
+mod look;
 mod losses;
 mod needed;
 mod plan;
@@ -189,7 +191,7 @@ struct Latest {
     stride: Option<StreamId>,
     off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
-    strays: Lately<u64, { 3 * locate::TURNS_MAX }>,
+    strays: Lately<u64, { 3 * begin::TURNS_MAX }>,
     /// Runs in a row that it left for one not far ahead (R8).
     hops: u8,
     /// The column of a matrix that it walks, and what it took up of late (R7).
