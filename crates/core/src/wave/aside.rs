@@ -39,11 +39,12 @@ impl Wave {
         let old = self.streams.get(sid)?;
         let Course::Stride { period, run } = old.course else { return None };
         let (page, next, length) = (pages.start.0, old.next, period.unsigned_abs());
-        let beside = on_stride(page, next, old.frontier, period, length / ASIDE);
+        if !on_stride(page, next, old.frontier, period, length / ASIDE) {
+            return None;
+        }
         let quiet = (page.abs_diff(next) + length / 2) / length;
-        let device = &self.queues.get(&self.files.get(&id)?.device)?.device;
-        if !beside || old.reads + quiet <= STRIDE_READS || run != pages.count.0 || !old.comes_together(device)
-        {
+        let together = old.comes_together(&self.queues.get(&self.files.get(&id)?.device)?.device);
+        if !together || old.reads + quiet <= STRIDE_READS || run != pages.count.0 {
             return None;
         }
         let mut s = Stream::stride(id, pages, period, now)?;
