@@ -127,5 +127,8 @@ mod tests {
             (0, true),
             "the last is a seed"
         );
+        // One that came to page 0 goes on nowhere, and what is read then lies beside nothing.
+        let (wave, _) = told(64, &[&down[..5], &[6_149, 0, 20]].concat());
+        assert!(wave.files[&FileId(0)].backward.contains_key(&20));
     }
 }
