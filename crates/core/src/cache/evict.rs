@@ -11,14 +11,23 @@
 //! Pages that came together lie together, and go together: a run leaves its list as one chain, and a window takes its frames. Where
 //! somebody is asked of each page, they go one by one. What gave up its frame leaves its file's table when all of them have.
 //!
-//! Worked example: the picture; p1, p2, p3 go as one, then p8 (test `pages_that_came_together_go_together`).
+//! A page in flight that a search comes to goes to the young end, as a kernel puts back what it finds locked. It got its frame when it was
+//! asked for, and may have stood in line for its device while all that was older went: it would be the first to go when it has come.
+//!
+//! ```text
+//! six frames, 32 readers of one disk     [a1 a2 in flight  b1 b2 c1 c2]   d1 d2 are wanted
+//!                                        [c1 c2  a1 a2  d1 d2]            b1 b2 went; when a1 a2 come, c1 c2 go before them
+//! ```
+//!
+//! Worked examples: the pictures; p1, p2, p3 go as one, then p8 (test `pages_that_came_together_go_together`); a1, a2 outlive c1, c2 (test
+//! `what_waited_for_its_device_is_not_old_when_it_comes`).
 
 use super::frames::{Flag, FrameId, List};
 use super::shards::Victim;
 use super::{Cache, Evicted};
 use crate::units::{Extent, FileId, PageCount, PageIndex};
 
-/// Frames at the old end of a list that one search for a victim passes over because they are locked or dirty.
+/// Frames at the old end of a list that one search for a victim looks at though they are in flight or dirty.
 const LOOKED_MAX: usize = 4096;
 
 /// What the driver of a cache knows of a page that is about to lose its frame.
@@ -139,7 +148,7 @@ impl Cache {
     }
 
     /// Evicts the oldest page of a shard that can go: of the inactive list, into which the oldest of the active list come while
-    /// that is the longer. Pages in flight are passed over; dirty ones are named to be written; those in use go to the
+    /// that is the longer. Dirty pages are passed over, and named to be written; those in flight and in use go to the
     /// young end. It goes on where the last search was: what that passed over has not changed. Where nobody is asked, those of its run
     /// go with it, `most` in all. False if none can go.
     fn evict_oldest(
@@ -168,12 +177,15 @@ impl Cache {
             for _ in 0..looks {
                 let Some(id) = at else { break };
                 let frame = self.frames.get(id);
+                if frame.has(Flag::InFlight) {
+                    at = self.frames.younger(id);
+                    self.frames.rejuvenate(id);
+                    continue;
+                }
                 if !frame.idle() {
                     passed += 1;
                     at = self.frames.younger(id);
-                    if !frame.has(Flag::InFlight) {
-                        self.to_write.push((self.frames.file(frame), frame.page()));
-                    }
+                    self.to_write.push((self.frames.file(frame), frame.page()));
                     continue;
                 }
                 let (hold, most) = match holds {
@@ -258,5 +270,23 @@ mod tests {
         assert_eq!(gone, [Extent::new(1, 3), Extent::new(8, 1)]);
         assert_eq!(cache.take_to_write(), [(file, PageIndex(7))]);
         cache.check();
+    }
+
+    /// The second picture.
+    #[test]
+    fn what_waited_for_its_device_is_not_old_when_it_comes() {
+        let (mut cache, file) = (Cache::new(CacheConfig::of(PageCount(6))), FileId(1));
+        cache.open(file, PageIndex(100));
+        let gone = |cache: &mut Cache, start: u64| -> alloc::vec::Vec<Extent> {
+            assert_eq!(cache.submit(file, Window::new(start, 2, 0), 0).actual, PageCount(2));
+            cache.check();
+            cache.take_evicted().into_iter().map(|gone| gone.pages).collect()
+        };
+        let [a, b, c, d, e, f] = [0, 10, 20, 30, 40, 50];
+        assert_eq!([a, b, c].map(|start| gone(&mut cache, start).len()), [0; 3]);
+        [b, c].into_iter().for_each(|start| cache.arrived(file, Extent::new(start, 2)));
+        assert_eq!(gone(&mut cache, d), [Extent::new(b, 2)]);
+        [a, d].into_iter().for_each(|start| cache.arrived(file, Extent::new(start, 2)));
+        assert_eq!([e, f].map(|start| gone(&mut cache, start)), [[Extent::new(c, 2)], [Extent::new(a, 2)]]);
     }
 }

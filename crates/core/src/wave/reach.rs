@@ -138,6 +138,7 @@ impl Wave {
             (target, why) = (enough, Why("R13 all that the device can use"));
         }
         let share = if s.reads_again() { share - share / AGAIN } else { share };
+        let share = if self.stays(s) { share.max(self.stays_by(f, s)) } else { share };
         let share = share.min(self.left_by_others(s));
         if share < target {
             (target, why) = (self.least(f, s, share), Why("R13 share of memory"));
@@ -188,12 +189,13 @@ impl Wave {
 
     /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
     /// comes. Then a short window that is pushed on by halves keeps the head there, and a long one would only be left at its end. Where memory
-    /// has no room for that window either, the head would go elsewhere between its halves.
+    /// has no room for that window either, the head would go elsewhere between its halves. Streams to come are not reckoned with: what it has is
+    /// read before they are there.
     pub(super) fn stays(&self, s: &Stream) -> bool {
         let Some(f) = self.files.get(&s.file) else { return false };
         let crowded = self.queues.get(&f.device).is_some_and(Queue::crowded_head);
         let willing = s.takes_at_once && s.course == Course::Forward && crowded;
-        willing && self.share_asked_for(f) >= self.trip(f) / STAYS
+        willing && self.asked_for(f, self.room() / self.active().max(1)) >= self.trip(f) / STAYS
     }
 
     /// Pages that are enough ahead of a reader with whom a head stays: an eighth of a trip, or two of his reads where that does not hold one,
@@ -409,12 +411,13 @@ mod tests {
         queue.waiting.extend([0, 1]);
         wave.streams.get_mut(sid).unwrap().takes_at_once = true;
         wave.memory_believed = 32_768;
-        let mut stays_among = |streams| {
-            wave.active_now = streams;
+        let mut stays_among = |streams, new| {
+            (wave.active_now, wave.active_before, wave.came_late) = (streams, [new, 0], [0, new]);
             wave.stays(wave.streams.get(sid).unwrap())
         };
-        assert!(stays_among(250));
-        assert!(!stays_among(300));
+        assert!(stays_among(250, 0));
+        assert!(!stays_among(300, 0));
+        assert!(stays_among(250, 250), "what he has is read before those to come are there");
     }
 
     /// Who waited at page 300 for what one connection of s3 carries, 732 pages, may have three times as much; not so where it is known that
