@@ -229,6 +229,7 @@ impl Wave {
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 let to = core::mem::replace(&mut s.frontier, page.0.max(s.next));
+                s.asked = s.asked.max(to);
                 let again = core::mem::replace(&mut s.robbed, true);
                 let (short, came) = (is_short(s), s.progress());
                 // Where what is out is lost bit by bit, its window has lost pages once.
@@ -456,6 +457,19 @@ mod tests {
         assert_eq!(believed(true, 1, 4096), (3136, 400), "the head is with nobody else");
         assert_eq!(believed(false, 2, 4096), (3136, 400), "he has not come for it");
         assert_eq!(believed(true, 2, 2048), (1568, 400), "1,600 are more than half of memory");
+    }
+
+    /// Of 1,000 pages ahead of him 200 are gone in the middle. The 400 behind them are his as well: were they taken for another's, memory would
+    /// seem full to him, and he come on by four pages at a time until he had passed them.
+    #[test]
+    fn what_is_left_behind_a_loss_is_nobody_elses() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(1000, 1000), 1999);
+        let others = |wave: &Wave| wave.out_of_others(wave.streams.get(sid).unwrap());
+        let before = others(&wave);
+        wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1400, 200) });
+        wave.check();
+        assert_eq!(wave.streams.get(sid).map(|s| (s.frontier, s.asked)), Some((1400, 2000)));
+        assert_eq!(others(&wave), before);
     }
 
     #[test]

@@ -64,6 +64,8 @@ impl Wave {
             let stream = wanted.stream.and_then(|sid| self.streams.get(sid));
             let down = stream.is_some_and(|s| self.in_order_down(s));
             let alive = wanted.stream.is_none() || stream.is_some();
+            let rushes = stream.is_some_and(|s| self.rushes(s));
+            let most = if rushes { PageCount(self.room_of_who_rushes()) } else { most };
             let queue = self.queues.get_mut(&device)?;
             let file = self.files.get_mut(&wanted.file).filter(|_| alive);
             // The file may have become shorter since the window was decided.

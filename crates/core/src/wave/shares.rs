@@ -34,7 +34,8 @@
 
 use super::stream::{NEVER, Stream, StreamId};
 use super::{File, Wave};
-use crate::units::{Nanos, PageIndex};
+use crate::table::PageBit;
+use crate::units::{Extent, Nanos, PageIndex};
 
 /// Speculation that a run may have out before it has used anything: 2 MiB,
 const SPECULATION_MIN: u64 = 512;
@@ -94,9 +95,12 @@ impl Wave {
         self.unread.saturating_sub(self.dead)
     }
 
-    /// Those that are not ahead of this stream.
+    /// Those that are not ahead of this stream. What it had asked for beyond what was lost is ahead of it as well.
     pub(super) fn out_of_others(&self, s: &Stream) -> u64 {
-        self.out().saturating_sub(s.out())
+        let beyond = s.asked.saturating_sub(s.frontier);
+        let table = self.files.get(&s.file).filter(|_| beyond > 0).map(|f| &f.table);
+        let left = table.map_or(0, |table| table.count(PageBit::Ahead, Extent::new(s.frontier, beyond)).0);
+        self.out().saturating_sub(s.out() + left)
     }
 
     /// Pages that may be out in vain for what was used.

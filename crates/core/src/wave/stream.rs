@@ -86,6 +86,10 @@ pub(crate) struct Stream {
     pub(crate) served: Option<Nanos>,
     /// and whether that was at once: he takes what comes as fast as it comes.
     pub(crate) takes_at_once: bool,
+    /// Told reads in a row that its reader made here, and nowhere else meanwhile.
+    pub(crate) stayed_in: u8,
+    /// Where its frontier was before what is behind it was lost: what is still there up to that is its own (R12).
+    pub(crate) asked: u64,
     /// What was fetched ahead of it was lost, and its reader has not been back in time since (R12).
     pub(crate) robbed: bool,
     /// Others have been where it is: the pages that it read last were there, fetched for somebody else, or those behind are, for which it has
@@ -149,6 +153,8 @@ impl Stream {
             early: false,
             served: None,
             takes_at_once: false,
+            stayed_in: 0,
+            asked: 0,
             robbed: false,
             trodden: false,
             turn: 0,
