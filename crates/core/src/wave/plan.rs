@@ -68,7 +68,7 @@ impl Wave {
         self.leave_behind(id, actor, place, pages);
         let looks = self.look(now, id, actor, place, pages);
         self.leave_run(id, actor, place, pages);
-        let before = self.latest.get(&actor).and_then(|l| l.stream);
+        let was_in = self.latest.get(&actor).and_then(|l| l.stream);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.trials.missed(missing);
@@ -99,7 +99,7 @@ impl Wave {
         if let Some(sid) = stream
             && let (Some(s), Some(f)) = (self.streams.get_mut(sid), self.files.get_mut(&id))
         {
-            s.stayed_in = if before == Some(sid) { s.stayed_in.saturating_add(1) } else { 0 };
+            s.stayed_in = if was_in == Some(sid) { s.stayed_in.saturating_add(1) } else { 0 };
             f.told += 1;
             let before = core::mem::replace(&mut s.told, f.told);
             let back = before > 0 && matches!(place, Place::Continues(_));

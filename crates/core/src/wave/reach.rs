@@ -136,14 +136,15 @@ impl Wave {
                 }
             }
         }
-        let enough = if self.stays(s) { self.stays_by(f, s) } else { self.enough(f) };
+        let stays = self.stays(s).then(|| self.stays_by(f, s));
+        let enough = stays.unwrap_or_else(|| self.enough(f));
         // A run whose end is known, and is no farther than others were, leaves nothing in vain however much of it is out.
         let end_is_known = f.believes_looks() && target == s.to_look() && target <= f.runs().longest();
         if enough < target && !end_is_known {
             (target, why) = (enough, Why("R13 all that the device can use"));
         }
         let share = if s.reads_again() { share - share / AGAIN } else { share };
-        let share = if self.stays(s) { share.max(self.stays_by(f, s)) } else { share };
+        let share = stays.map_or(share, |window| share.max(window));
         let share = if self.rushes(s) { self.lent(s, share) } else { share };
         let share = share.min(self.left_by_others(s));
         if share < target {
@@ -173,9 +174,8 @@ impl Wave {
     /// Whether a stream's second read opens its window, where others wait for the third: its device answers late, so that one more wait is dear;
     /// those before it went on; and few began since it did. Rows of a matrix are short, and all of them are to be opened.
     pub(super) fn opens_early(&self, f: &File, s: &Stream) -> bool {
-        let far = self.queues.get(&f.device).is_some_and(|q| q.device.is_far());
         let alone = s.serial > 0 && f.sown - s.serial < ALONE;
-        far && s.course == Course::Forward && alone && f.early < EARLY_MAX && !self.is_short(f)
+        self.is_far(f) && s.course == Course::Forward && alone && f.early < EARLY_MAX && !self.is_short(f)
     }
 
     /// Whether a stream on its way up has been read alone, by who need not wait to read on (glides.rs).
@@ -186,6 +186,11 @@ impl Wave {
     /// Whether the file's device works at one request at a time, as far as is known.
     pub(super) fn is_head(&self, f: &File) -> bool {
         self.queues.get(&f.device).is_some_and(|q| q.device.is_head())
+    }
+
+    /// Whether the file's device answers late, and is not known to be a head: s3.
+    fn is_far(&self, f: &File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.is_far())
     }
 
     /// Whether the file's device works at several requests at once and answers soon: nfs, ssd.
@@ -200,17 +205,17 @@ impl Wave {
     pub(super) fn stays(&self, s: &Stream) -> bool {
         let Some(f) = self.files.get(&s.file) else { return false };
         let crowded = self.queues.get(&f.device).is_some_and(Queue::crowded_head);
-        let willing = s.takes_at_once && s.course == Course::Forward && crowded;
-        willing && self.asked_for(f, self.room() / self.active().max(1)) >= self.trip(f) / STAYS
+        s.takes_what_comes()
+            && crowded
+            && self.asked_for(f, self.room() / self.active().max(1)) >= self.trip(f) / STAYS
     }
 
     /// Whether what is ahead of a stream is on its way rather than lying there: answers are late, and its reader takes what comes as fast as it
     /// comes, and reads nowhere else. Not if a read of his is large, for parts of it lie there until the rest has come, nor if he reads again.
     pub(super) fn rushes(&self, s: &Stream) -> bool {
         let Some(f) = self.files.get(&s.file) else { return false };
-        let far = self.queues.get(&f.device).is_some_and(|q| q.device.is_far());
-        let willing = s.takes_at_once && s.course == Course::Forward && s.stayed_in >= STAYED_IN;
-        far && willing && !s.reads_again() && LARGE * s.request <= self.share_asked_for(f)
+        let willing = s.takes_what_comes() && s.stayed_in >= STAYED_IN && !s.reads_again();
+        willing && self.is_far(f) && LARGE * s.request <= self.share_asked_for(f)
     }
 
     /// What a stream may have ahead of it whose reader rushes: half as much again as its share, as far as others have left it of three quarters of
@@ -269,8 +274,8 @@ impl Wave {
     /// larger a request is, the fewer of them stand in line. 256 rows of a matrix on s3 have 48 pages each and ask for up to 84.
     fn speculation_asked_for(&self, f: &File, s: &Stream) -> u64 {
         let own = self.speculation_of(f, s);
-        let device = self.queues.get(&f.device).map(|q| &q.device);
-        if device.is_some_and(|d| d.is_far() && d.crowded_by(self.active())) {
+        let crowded = |q: &Queue| q.device.crowded_by(self.active());
+        if self.is_far(f) && self.queues.get(&f.device).is_some_and(crowded) {
             let left = self.pool(f).saturating_sub(self.out_of_others(s));
             return left.clamp(own, own * 7 / 4);
         }
@@ -525,7 +530,8 @@ mod tests {
         );
     }
 
-    /// The same reader, of page by page: 1,024 pages are half of 8 MiB, 1,536 three quarters, 768 what another has left of those.
+    /// The same reader, of page by page: 1,024 pages are half of 8 MiB, 1,536 three quarters, 1,136 what
+    /// another with 400 has left of those.
     #[test]
     fn who_takes_what_comes_from_afar_has_half_as_much_again() {
         let target = |latency_us: u64, stayed_in: u8, request: u64, others: u64| {

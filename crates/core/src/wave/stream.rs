@@ -280,6 +280,11 @@ impl Stream {
         self.reads += 1;
     }
 
+    /// Whether its reader goes up, and takes what comes as fast as it comes.
+    pub(crate) fn takes_what_comes(&self) -> bool {
+        self.takes_at_once && self.course == Course::Forward
+    }
+
     /// It was heard of at `now`, by a read or by what was read quietly.
     pub(crate) fn heard_of(&mut self, now: Nanos) {
         let gap = now.since(self.last).0;
