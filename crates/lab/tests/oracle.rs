@@ -12,7 +12,7 @@ use bowwave_core::{Bytes, Config, PageCount};
 use bowwave_lab::{DeviceModel, Fetcher, Params, Pattern, Plan, Yardsticks, mixtures, play, published};
 
 /// What speculation may come to in plans as short as these: 15 % of the clairvoyant's own plan, four times that plan again
-/// (two pages may be out for each one used until 48 MiB are, and two more that waits have paid for; a stride's runs take
+/// (two pages may be out for each one used until 38 MiB are, and two more that waits have paid for; a stride's runs take
 /// their gaps along), once more where streams end (each page used makes one good that an ended stream has left), once more
 /// where the program changes its behaviour (that they have ended is seen a tenth of a second late, when what was read quietly
 /// is told), and to begin with 4 MiB, or three times what three connections carry in a latency: of eight streams that come one after another

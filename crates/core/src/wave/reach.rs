@@ -48,8 +48,8 @@ const PARTS: u64 = 8;
 impl Wave {
     /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
     ///
-    /// A quarter of it, so that the next are there in time; more where several readers wait, for they do not wait for one
-    /// another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
+    /// A quarter of it, so that the next are there in time, or an eighth where answers are late, since what is read of it meanwhile is not on
+    /// its way; more where several readers wait, for they do not wait for one another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
     /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
     /// a whole trip, up to seven eighths. Where memory has no room for what the device carries, all of it should be on its way all the
     /// time: as many parts as the device takes requests from each stream, up to eight, each worth a request; and where not even requests
@@ -72,7 +72,8 @@ impl Wave {
             target - target / 2
         };
         let readers = (queue.waiting.len() as u64).max(1);
-        let least = (target * readers / (readers + 3)).min(most);
+        let rest = if queue.device.is_far() { 7 } else { 3 };
+        let least = (target * readers / (readers + rest)).min(most);
         worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
     }
 
@@ -271,7 +272,7 @@ impl Wave {
 
     /// What a stream may ask for of the speculation. Where answers are late and streams are more than requests can be in flight, three quarters
     /// more than its own as well, as far as others have left that: they ask by turns, each for most of a window when it is read, and the
-    /// larger a request is, the fewer of them stand in line. 256 rows of a matrix on s3 have 48 pages each and ask for up to 84.
+    /// larger a request is, the fewer of them stand in line. 256 rows of a matrix on s3 have 38 pages each and ask for up to 66.
     fn speculation_asked_for(&self, f: &File, s: &Stream) -> u64 {
         let own = self.speculation_of(f, s);
         let crowded = |q: &Queue| q.device.crowded_by(self.active());
@@ -404,7 +405,7 @@ mod tests {
         assert_eq!(left(1, 1780), u64::MAX, "there are no others");
     }
 
-    /// 256 rows of a matrix, 12,288 pages for all of them: 84 for one while others have 11,000 out, 58 of what the others left, and its own 48 where
+    /// 256 rows of a matrix, 9,830 pages for all of them: 66 for one while others have 8,000 out, 50 of what the others left, and its own 38 where
     /// they left none; no more than that where streams are as few as requests in flight, or answers come soon.
     #[test]
     fn who_stands_in_line_for_late_answers_asks_for_more() {
@@ -414,8 +415,8 @@ mod tests {
             (wave.active_now, wave.counters.pages_used, wave.unread) = (streams, 16_384, 12 + others);
             wave.speculation_asked_for(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
-        assert_eq!([11_000, 12_230, 13_000].map(|others| asked(30_000, 256, others)), [84, 58, 48]);
-        assert_eq!([(30_000, 64), (1_000, 256)].map(|(us, streams)| asked(us, streams, 0)), [192, 48]);
+        assert_eq!([8_000, 9_780, 13_000].map(|others| asked(30_000, 256, others)), [66, 50, 38]);
+        assert_eq!([(30_000, 64), (1_000, 256)].map(|(us, streams)| asked(us, streams, 0)), [153, 38]);
     }
 
     /// Four at once of 128 KiB in 1 ms each, 524 MB/s: 2.1 MB in four latencies and half as much again are 768 pages for four streams.

@@ -3,7 +3,7 @@
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
 //! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
 //! twice as much is let out, and 2 MiB to begin with (on a device far away what three of its connections carry in a latency, 9 MB
-//! on s3), but no more than 48 MiB on that ground; on a head no more than what makes each way to a stream an eighth longer, if that
+//! on s3), but no more than 38 MiB on that ground, which 256 MiB read would allow; on a head no more than what makes each way to a stream an eighth longer, if that
 //! is more: where streams are many, ways are what is scarce. What readers have paid for by waiting comes on top, as much again at most: a
 //! stream that has waited once may have out what one latency carries, since to wait again would cost as much.
 //!
@@ -24,11 +24,11 @@
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
 //! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
 //!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
-//! 2000 streams, 20 pages used each    6 pages each   on a head of 8 ms and 100 MB/s           24 pages each
-//! 1 stream after 64 MiB, where another left 6000 pages behind: 12288 - 6000 = 6288
-//! 64 streams and one that reads as much as they do together, 2000 pages after they began: 12288 / 65 = 189 for each, and for
-//!                                     that one 12288 * 1000 / (2000 + 12288 / 8) = 3475 if the others have no more out;
-//!                                     if they have 189 each, it gets 192, and they 52 until 12288 pages more are read;
+//! 2000 streams, 20 pages used each    4 pages each   on a head of 8 ms and 100 MB/s           24 pages each
+//! 1 stream after 64 MiB, where another left 6000 pages behind: 9830 - 6000 = 3830
+//! 64 streams and one that reads as much as they do together, 2000 pages after they began: 9830 / 65 = 151 for each, and for
+//!                                     that one 9830 * 1000 / (2000 + 9830 / 8) = 3045 if the others have no more out;
+//!                                     if they have 151 each, it gets 166, and they 45 until 9830 pages more are read;
 //!                                     on s3 it gets the 732 that come while it would wait
 //! ```
 
@@ -41,9 +41,9 @@ use crate::units::{Extent, Nanos, PageIndex};
 const SPECULATION_MIN: u64 = 512;
 /// or what so many connections of the device carry in a latency: with two streams each opens its window as if it were alone.
 pub(super) const UNITS_FIRST: u64 = 3;
-/// What it may have out because half as much was used: 48 MiB, half as much again as 1 GB/s carries in the 30 ms of an
-/// object store.
-pub(super) const SPECULATION_MAX: u64 = 12288;
+/// What it may have out because half as much was used: 15 % of 256 MiB, 38 MiB, a third more than 1 GB/s carries in the 30 ms of an object
+/// store. With half as much again (48 MiB) who reads 256 MiB of it and stops is 5 to 10 % faster and leaves 17 % in vain (decision 56).
+pub(super) const SPECULATION_MAX: u64 = 9830;
 /// An active stream is one that was touched in this epoch or the last. An epoch is longer where turns are, and where readers wait for
 /// longer: 2,000 of them for one disk wait for up to 16 s.
 const EPOCH: Nanos = Nanos::from_ms(2000);
@@ -255,34 +255,34 @@ mod tests {
         assert_eq!(share(1, 0, 0), 512);
         assert_eq!(share(512, 2 * 512, 0), 5);
         assert_eq!(share(512, 2 * 512, 195), 9);
-        assert_eq!(share(2000, 2000 * 20, 0), 6);
+        assert_eq!(share(2000, 2000 * 20, 0), 4);
         assert_eq!(share(1, 131_072, 0), 19_660);
         assert_eq!(share(512, 131_072, 0), 38);
-        assert_eq!(share(1, 16_384, 0), 12_288);
+        assert_eq!(share(1, 16_384, 0), 9_830);
         wave.queue(0).device = play(1, 8_000, 500);
         (wave.active_now, wave.counters.pages_used) = (2000, 2000 * 20);
         assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 24);
         wave.queue(0).device = Device::default();
         (wave.active_now, wave.counters.pages_used) = (1, 16_384);
         wave.debt = 6000;
-        assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 6288);
+        assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 3830);
         (wave.debt, wave.active_now, wave.unread) = (0, 65, 6144);
         let mut large = Stream::seed(FileId(0), 0, 1000, Nanos(0));
         large.begun = (0, 16_384 - 2000);
         let mut small = Stream::seed(FileId(0), 5000, 1000 / 64, Nanos(0));
         small.begun = large.begun;
         let of = |wave: &Wave, s: &Stream| wave.speculation_of(&wave.files[&FileId(0)], s);
-        assert_eq!((of(&wave, &large), of(&wave, &small)), (3475, 189));
-        wave.unread = 64 * 189;
-        assert_eq!(of(&wave, &large), 192);
+        assert_eq!((of(&wave, &large), of(&wave, &small)), (3045, 151));
+        wave.unread = 64 * 151;
+        assert_eq!(of(&wave, &large), 166);
         let unknown = core::mem::replace(&mut wave.queue(0).device, play(64, 30_000, 500));
         assert_eq!(of(&wave, &large), 732);
         wave.queue(0).device = unknown;
         let large = wave.streams.add(large);
         wave.press(large);
-        assert_eq!(of(&wave, &small), 52);
-        wave.counters.pages_used += 12_288;
-        assert_eq!(of(&wave, &small), 189);
+        assert_eq!(of(&wave, &small), 45);
+        wave.counters.pages_used += 9_830;
+        assert_eq!(of(&wave, &small), 151);
     }
 
     /// Ten streams in a region that was bought, and one elsewhere: that one has all, they an eleventh each. When they have ended there
@@ -316,8 +316,8 @@ mod tests {
             assert_eq!((wave.active_now, wave.in_bought[0]), (active, bought));
             shares
         };
-        assert_eq!(shares(64), (12_288 / 11, 12_288));
-        assert_eq!(shares(1), (12_288 / 11, 12_288));
+        assert_eq!(shares(64), (9_830 / 11, 9_830));
+        assert_eq!(shares(1), (9_830 / 11, 9_830));
     }
 
     #[test]
