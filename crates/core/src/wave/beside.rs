@@ -1,6 +1,6 @@
 //! R11: what is bought ends where the grid does, and its readers go on: what lies beside it is bought with their first read there.
 //!
-//! Regions are aligned (density.rs), what is read is not. Of 21 MiB in random order the 16 in one region are bought after some reads; those
+//! Regions lie on grids (grids.rs), what is read does not. Of 21 MiB in random order the 16 in one region are bought after some reads; those
 //! that fall in the next begin anew there, four for each of the ever smaller regions that they fill. But what was bought because its reads
 //! lay thick says how thick: where the next read beside it lies no farther from it than half of its length, it is the same place.
 //!
@@ -73,8 +73,9 @@ impl Places {
         self.0.push_back(Place { first: pages, all: pages, apart, for_each, paid_ns: 0, seen: now });
     }
 
-    /// What a read of `pages`, number `now`, would have bought beside the latest such place. O([`PLACES_MAX`]).
-    pub(super) fn beside(&self, pages: Extent, now: u64, end_of_file: u64) -> Option<Beside> {
+    /// What a read of `pages`, number `now`, would have bought beside the latest such place, no more than `most` pages and those that it reads
+    /// among them. O([`PLACES_MAX`]).
+    pub(super) fn beside(&self, pages: Extent, now: u64, end_of_file: u64, most: u64) -> Option<Beside> {
         let place = |(place, p): (usize, &Place)| {
             let near = p.all.count.0 / NEAR;
             if (now - p.seen).saturating_mul(2 * near).saturating_mul(CHANCE) > end_of_file {
@@ -82,13 +83,16 @@ impl Places {
             }
             let beyond = MARGIN * p.apart;
             let (low, high) = (p.all.start, p.all.end());
-            let pages = if pages.start >= high && pages.start.since(high).0 <= near {
-                Extent::between(high, PageIndex((pages.end().0 + beyond).min(end_of_file)))
+            let bought = if pages.start >= high && pages.start.since(high).0 <= near {
+                let end = (pages.end().0 + beyond).min(high.0.saturating_add(most)).min(end_of_file);
+                Extent::between(high, PageIndex(end))
             } else if pages.end() <= low && low.since(pages.end()).0 <= near {
-                Extent::between(PageIndex(pages.start.0.saturating_sub(beyond)), low)
+                let start = pages.start.0.saturating_sub(beyond).max(low.0.saturating_sub(most));
+                Extent::between(PageIndex(start), low)
             } else {
                 return None;
             };
+            let pages = Some(bought).filter(|bought| bought.intersection(pages) == pages)?;
             Some(Beside { place, pages, then: p.all.count + pages.count, for_each: p.for_each })
         };
         self.0.iter().enumerate().rev().find_map(place)
@@ -135,20 +139,32 @@ mod tests {
     /// The worked example, and the same downwards; what is farther from it is another place.
     #[test]
     fn the_first_read_beside_a_place_buys_what_lies_there() {
-        let beside = |page| places().beside(Extent::new(page, 4), 6, END).map(|beside| beside.pages);
+        let beside =
+            |page| places().beside(Extent::new(page, 4), 6, END, u64::MAX).map(|beside| beside.pages);
         assert_eq!(beside(266_476), Some(Extent::between(PageIndex(266_240), PageIndex(268_118))));
         assert_eq!(beside(262_000), Some(Extent::between(PageIndex(260_362), PageIndex(262_144))));
         assert_eq!([266_240 + 2049, 262_144 - 2053, 263_000].map(beside), [None; 3]);
+        let at_most = |page, most| {
+            let beside = places().beside(Extent::new(page, 4), 6, END, most);
+            beside.map(|beside| (beside.pages.start.0, beside.pages.end().0))
+        };
+        assert_eq!(at_most(266_476, 1000), Some((266_240, 267_240)));
+        assert_eq!(at_most(262_000, 1000), Some((261_144, 262_144)));
+        assert_eq!(
+            [266_476, 262_000].map(|page| at_most(page, 140)),
+            [None; 2],
+            "the read itself would be left out"
+        );
     }
 
     /// Reads beside it that bought nothing have paid, until something is bought.
     #[test]
     fn what_is_paid_beside_a_place_adds_up() {
         let mut places = places();
-        let first = places.beside(Extent::new(266_476, 4), 6, END).unwrap();
+        let first = places.beside(Extent::new(266_476, 4), 6, END, u64::MAX).unwrap();
         assert_eq!([0; 2].map(|_| places.pays(first, 30)), [30, 60]);
         places.grown(first, 6);
-        let beyond = places.beside(Extent::new(269_000, 4), 6, END).unwrap();
+        let beyond = places.beside(Extent::new(269_000, 4), 6, END, u64::MAX).unwrap();
         assert_eq!(places.pays(beyond, 30), 30);
     }
 
@@ -156,7 +172,7 @@ mod tests {
     #[test]
     fn a_place_grows() {
         let mut places = places();
-        let next = |places: &Places, page| places.beside(Extent::new(page, 4), 6, END);
+        let next = |places: &Places, page| places.beside(Extent::new(page, 4), 6, END, u64::MAX);
         let first = next(&places, 266_476).unwrap();
         places.grown(first, 6);
         assert_eq!(next(&places, 267_280).map(|beside| beside.pages), None, "it is there");
@@ -170,10 +186,14 @@ mod tests {
     /// The last paragraph at the top.
     #[test]
     fn who_reads_evenly_comes_beside_a_place_by_chance() {
-        let after = |elsewhere: u64| places().beside(Extent::new(266_476, 4), 5 + elsewhere, END).is_some();
+        let after =
+            |elsewhere: u64| places().beside(Extent::new(266_476, 4), 5 + elsewhere, END, u64::MAX).is_some();
         assert_eq!([1, 24, 25].map(after), [true, true, false]);
         let mut places = places();
         places.seen(PageIndex(263_000), 100);
-        assert!(places.beside(Extent::new(266_476, 4), 124, END).is_some(), "somebody was seen there since");
+        assert!(
+            places.beside(Extent::new(266_476, 4), 124, END, u64::MAX).is_some(),
+            "somebody was seen there since"
+        );
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Ski rental: a reader that misses at random rents, one device latency a read. Once the rent paid inside a region comes
 //! to half of the price of fetching what is missing of it, the region is bought: who reads on has paid one and a half times the least, and
-//! who stops just then three times what he rented. Regions are aligned powers of four pages; the smallest that has paid is bought, or the
-//! largest whose like have proved themselves.
+//! who stops just then three times what he rented. Of the regions that a page lies in (grids.rs) the smallest that has paid is bought, or
+//! the largest whose like have proved themselves.
 //!
 //! ```text
 //! hdd (8 ms, 100 MB/s), region of 1 MiB (8 ms + 10.5 ms), blocks of 8 KiB in random order
@@ -38,13 +38,12 @@
 
 use super::beside::Places;
 use super::fills::{Fills, THICK, THICK_FIRST};
+use super::grids::{self, GRIDS, Key, LARGEST};
 use super::worn::Worn;
 use crate::units::{Extent, PageIndex};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Region sizes in pages: 256 KiB, 1 MiB, 4 MiB, 16 MiB, 64 MiB.
-pub(crate) const SCALES: [u64; 5] = [64, 256, 1024, 4096, 16384];
 /// A region is bought once so many times the rent paid in it come to its price.
 const RENT: u64 = 2;
 /// Of a region of so many pages and more, 16 MiB, no more is bought than from the lowest read in it to the highest,
@@ -148,7 +147,7 @@ impl Terms {
 /// Random reads of one file, by region.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Density {
-    regions: BTreeMap<(u8, u64), Region>,
+    regions: BTreeMap<Key, Region>,
     reads: u64,
     worn: Worn,
     /// Reads that waited before anybody knew for how long.
@@ -160,7 +159,7 @@ pub(crate) struct Density {
     /// Pages of regions bought thin, less [`THICK`] for each that was read since.
     thin: u64,
     /// Regions that have not ended, and the read that touched them when they got in line.
-    line: VecDeque<(u64, (u8, u64))>,
+    line: VecDeque<(u64, Key)>,
     fills: Fills,
     places: Places,
 }
@@ -205,8 +204,8 @@ impl Density {
     fn count(&mut self, pages: Extent, wait_ns: u64) {
         self.reads += 1;
         self.worn.count(pages.count.0, wait_ns);
-        for (s, scale) in SCALES.into_iter().enumerate() {
-            let key = (s as u8, pages.start.0 / scale);
+        for grid in 0..GRIDS {
+            let key = grids::holding(grid, pages.start);
             let region = self.regions.entry(key).or_default();
             region.count += 1;
             region.pages_read += pages.count.0;
@@ -231,24 +230,23 @@ impl Density {
         let thin_max = terms.thin_max();
         let mut bought = None;
         let mut part_paid_ns = None;
-        for (s, scale) in SCALES.into_iter().enumerate() {
-            let number = pages.start.0 / scale;
-            let key = (s as u8, number);
+        for grid in 0..GRIDS {
+            let key = grids::holding(grid, pages.start);
             let Some(&region) = self.regions.get(&key) else { continue };
-            let whole = on_grid(scale, number, end_of_file);
+            let whole = grids::extent(key, end_of_file);
             if region.bought || whole.count.0 > most {
                 continue;
             }
             let gathers =
                 region.count >= PART_MIN && gathers(region.count, self.reads, whole.count.0, end_of_file);
             let gathered = gathers && region.count >= GATHER_MIN;
-            let thick = self.fills.thick(s, gaps_are_cheap);
-            let fills = self.fills.fill(s, gaps_are_cheap);
-            let extent =
-                if fills || scale < CLIPPED_MIN { whole } else { whole.intersection(region.surroundings()) };
+            let thick = self.fills.thick(grid, gaps_are_cheap);
+            let fills = self.fills.fill(grid, gaps_are_cheap);
+            let whole_at_once = fills || grids::pages(grid) < CLIPPED_MIN;
+            let extent = if whole_at_once { whole } else { whole.intersection(region.surroundings()) };
             let thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
             let holds = region.pages_read * thick >= whole.count.0;
-            let spread = if holds { self.spread(s, number, region.count) } else { 0 };
+            let spread = if holds { self.spread(key, region.count) } else { 0 };
             let asked = fills || spread >= QUARTERS && gathered;
             let part = if asked { price(extent) } else { (0, u64::MAX) };
             // Ends that come in a quarter of the time that a read there would wait are not left out; a head would do nothing else meanwhile.
@@ -262,7 +260,7 @@ impl Density {
                 continue;
             }
             // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
-            let left = self.fills.pages(s).saturating_sub(region.pages_read - pages.count.0);
+            let left = self.fills.pages(grid).saturating_sub(region.pages_read - pages.count.0);
             let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
             let proved = fills && waits_ns >= WORTH * price_ns;
             let missing = if thin && !proved { missing } else { 0 };
@@ -272,7 +270,7 @@ impl Density {
             {
                 "R11 rent paid"
             } else {
-                if thin && gathers && spread >= PART_QUARTERS && !rate_is_known && scale > PART {
+                if thin && gathers && spread >= PART_QUARTERS && !rate_is_known && grids::pages(grid) > PART {
                     part_paid_ns = Some(region.paid_ns);
                 }
                 continue;
@@ -283,13 +281,12 @@ impl Density {
             && bought.is_none()
             && self.reads >= self.part_next
         {
-            let s = SCALES.partition_point(|&scale| scale < PART);
-            let number = pages.start.0 / PART;
-            let extent = on_grid(PART, number, end_of_file);
+            let key = grids::holding(grids::at_least(PART), pages.start);
+            let extent = grids::extent(key, end_of_file);
             let (missing, price_ns) = price(extent);
             if RENT * paid_ns >= price_ns && self.thin + missing <= thin_max {
                 self.part_next = self.reads + PART_READS;
-                bought = Some(((s as u8, number), extent, LEARNS, missing, false));
+                bought = Some((key, extent, LEARNS, missing, false));
             }
         }
         self.forget_old();
@@ -302,7 +299,7 @@ impl Density {
         let (key, extent, why, missing, proved) = bought?;
         let region = self.regions.entry(key).or_default();
         self.places.bought(extent, region.count, region.pages_read, self.reads);
-        let all = extent == on_grid(SCALES[usize::from(key.0)], key.1, end_of_file);
+        let all = extent == grids::extent(key, end_of_file);
         (region.bought, region.thin) = (all, missing > 0);
         if !all {
             // What is left pays for itself anew.
@@ -321,12 +318,12 @@ impl Density {
         terms: Terms,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
-        let beside = self.places.beside(pages, self.reads, terms.end_of_file)?;
-        let s = SCALES.partition_point(|&scale| scale < beside.then.0).min(SCALES.len() - 1);
-        let thick = beside.for_each <= self.fills.thick(s, terms.gaps_are_cheap);
+        let most = terms.most.min(terms.thin_max().saturating_sub(self.thin));
+        let beside = self.places.beside(pages, self.reads, terms.end_of_file, most)?;
+        let thick = self.fills.thick(grids::at_least(beside.then.0), terms.gaps_are_cheap);
+        let thick = beside.for_each <= thick;
         let (missing, price_ns) = price(beside.pages);
-        let much = beside.pages.count.0 > terms.most || self.thin + missing > terms.thin_max();
-        if terms.is_head() || !thick || missing == 0 || much {
+        if terms.is_head() || !thick || missing == 0 {
             return None;
         }
         if RENT * self.places.pays(beside, terms.wait_ns) < price_ns {
@@ -340,18 +337,17 @@ impl Density {
     /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, nothing on a head, and while that is not
     /// known the smallest region, whose holes show it. Nothing twice.
     fn wear(&mut self, page: PageIndex, overlaps: Option<bool>, end_of_file: u64) -> Option<Extent> {
-        let (s, bought) = match overlaps {
-            Some(true) => (SCALES.len() - 1, Extent::new(0, end_of_file)),
+        let (grid, bought) = match overlaps {
+            Some(true) => (LARGEST, Extent::new(0, end_of_file)),
             Some(false) => return None,
-            None => (0, on_grid(SCALES[0], page.0 / SCALES[0], end_of_file)),
+            None => (0, grids::extent(grids::holding(0, page), end_of_file)),
         };
-        let scale = SCALES[s];
-        if self.regions.get(&(s as u8, page.0 / scale)).is_some_and(|region| region.bought) {
+        if self.regions.get(&grids::holding(grid, page)).is_some_and(|region| region.bought) {
             return None;
         }
-        let numbers = bought.start.0 / scale..bought.end().0.div_ceil(scale);
-        for number in numbers {
-            let region = self.regions.entry((s as u8, number)).or_default();
+        let last = PageIndex(bought.end().0 - 1);
+        for number in grids::holding(grid, bought.start).1..=grids::holding(grid, last).1 {
+            let region = self.regions.entry((grid as u8, number)).or_default();
             (region.bought, region.thin, region.last) = (true, true, self.reads);
         }
         self.thin += bought.count.0;
@@ -359,29 +355,30 @@ impl Density {
     }
 
     /// A region that fills with those beside it that will, as far as the like of it has shown: `most` pages more.
-    fn widened(&mut self, (s, number): (u8, u64), most: u64, end_of_file: u64) -> Extent {
-        let scale = SCALES[usize::from(s)];
-        let side = self.fills.each_side(usize::from(s)).min(most / 2 / scale);
-        let free = |n: &u64| n * scale < end_of_file && !self.regions.get(&(s, *n)).is_some_and(|r| r.bought);
+    fn widened(&mut self, (grid, number): Key, most: u64, end_of_file: u64) -> Extent {
+        let side = self.fills.each_side(usize::from(grid)).min(most / 2 / grids::pages(usize::from(grid)));
+        let extent = |number| grids::extent((grid, number), end_of_file);
+        let free = |n: &u64| {
+            !extent(*n).is_empty() && !self.regions.get(&(grid, *n)).is_some_and(|region| region.bought)
+        };
         let first = (number.saturating_sub(side)..number).rev().take_while(free).last().unwrap_or(number);
         let last = (number + 1..=number + side).take_while(free).last().unwrap_or(number);
         let now = self.reads;
         for n in (first..=last).filter(|&n| n != number) {
-            let region = self.regions.entry((s, n)).or_default();
+            let region = self.regions.entry((grid, n)).or_default();
             (region.bought, region.beside, region.last) = (true, true, now);
             if !core::mem::replace(&mut region.in_line, true) {
-                self.line.push_back((now, (s, n)));
+                self.line.push_back((now, (grid, n)));
             }
         }
-        let end = PageIndex(((last + 1) * scale).min(end_of_file));
-        Extent::between(PageIndex(first * scale), end)
+        extent(first).hull(extent(last))
     }
 
     /// Regions in a row that filled, this one among them.
-    fn row(&self, (s, number): (u8, u64)) -> u64 {
+    fn row(&self, (grid, number): Key) -> u64 {
         let filled = |n: &u64| {
-            let region = self.regions.get(&(s, *n));
-            region.is_some_and(|region| Fills::counts_in_a_row(usize::from(s), region.pages_read))
+            let region = self.regions.get(&(grid, *n));
+            region.is_some_and(|region| Fills::counts_in_a_row(usize::from(grid), region.pages_read))
         };
         let below = (number.saturating_sub(BESIDE_MAX)..number).rev().take_while(filled).count();
         let above = (number + 1..=number + BESIDE_MAX).take_while(filled).count();
@@ -390,10 +387,9 @@ impl Density {
 
     /// How many quarters of a region hold an eighth of its `count` reads each: where they are not three what is thick is a part of
     /// it, and bought as such.
-    fn spread(&self, scale: usize, number: u64, count: u64) -> usize {
-        let Some(smaller) = scale.checked_sub(1) else { return 4 };
-        let quarters = (4 * number..4 * number + 4).filter_map(|n| self.regions.get(&(smaller as u8, n)));
-        quarters.filter(|quarter| 8 * quarter.count >= count).count()
+    fn spread(&self, region: Key, count: u64) -> usize {
+        let Some(quarters) = grids::quarters(region) else { return 4 };
+        quarters.filter_map(|key| self.regions.get(&key)).filter(|quarter| 8 * quarter.count >= count).count()
     }
 
     /// `pages` pages near `page` were read out of something bought: counts towards its regions' fill.
@@ -401,8 +397,8 @@ impl Density {
         if self.places.seen(page, self.reads) {
             self.thin = self.thin.saturating_sub(THICK * pages);
         }
-        for (s, scale) in SCALES.into_iter().enumerate() {
-            if let Some(region) = self.regions.get_mut(&(s as u8, page.0 / scale)) {
+        for grid in 0..GRIDS {
+            if let Some(region) = self.regions.get_mut(&grids::holding(grid, page)) {
                 region.pages_read += pages;
                 region.last = self.reads;
                 self.thin = self.thin.saturating_sub(if region.thin { THICK * pages } else { 0 });
@@ -410,10 +406,11 @@ impl Density {
         }
     }
 
-    /// The smallest region that was bought and holds `page`. O([`SCALES`] log regions).
-    fn bought(&self, page: PageIndex) -> Option<(u8, u64)> {
-        let keys = (0..).zip(SCALES.map(|scale| page.0 / scale));
-        keys.into_iter().find(|key| self.regions.get(key).is_some_and(|region| region.bought))
+    /// The smallest region that was bought and holds `page`. O([`GRIDS`] log regions).
+    fn bought(&self, page: PageIndex) -> Option<Key> {
+        (0..GRIDS)
+            .map(|grid| grids::holding(grid, page))
+            .find(|key| self.regions.get(key).is_some_and(|region| region.bought))
     }
 
     /// That region.
@@ -437,13 +434,13 @@ impl Density {
     pub(crate) fn take_lost(&mut self, page: PageIndex, room: bool) -> u64 {
         let Some(key) = self.bought(page) else { return 0 };
         let Some(region) = self.regions.get_mut(&key) else { return 0 };
-        if room && (1..=SCALES[usize::from(key.0)] / TAKEN_SHARE).contains(&region.lost) {
+        if room && (1..=grids::pages(usize::from(key.0)) / TAKEN_SHARE).contains(&region.lost) {
             (region.bought, region.paid_ns) = (false, 0);
         }
         core::mem::take(&mut region.lost)
     }
 
-    /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their scale. O(1) a read:
+    /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their grid. O(1) a read:
     /// each region that has not ended stands in line once.
     fn forget_old(&mut self) {
         let reads = self.reads;
@@ -459,11 +456,11 @@ impl Density {
                 continue;
             }
             region.ended = true;
-            let s = usize::from(key.0);
+            let grid = usize::from(key.0);
             let (pages_read, beside) = (region.pages_read, region.beside);
-            self.fills.ended(s, pages_read, beside);
-            if Fills::counts_in_a_row(s, pages_read) {
-                self.fills.in_a_row(s, self.row(key));
+            self.fills.ended(grid, pages_read, beside);
+            if Fills::counts_in_a_row(grid, pages_read) {
+                self.fills.in_a_row(grid, self.row(key));
             }
         }
         if self.regions.len() > REGIONS_MAX {
@@ -472,12 +469,6 @@ impl Density {
             self.regions.retain(|_, region| region.last >= middle);
         }
     }
-}
-
-/// Region number `number` of those of `scale` pages, as far as the file goes.
-fn on_grid(scale: u64, number: u64, end_of_file: u64) -> Extent {
-    let start = number * scale;
-    Extent::between(PageIndex(start), PageIndex((start + scale).min(end_of_file)))
 }
 
 /// Whether `count` of `reads` reads in one region of `pages` pages are more than even reading of `end_of_file` pages would bring to

@@ -14,7 +14,7 @@
 //! read here:     [< < # > >]    of which three quarters lie in the cluster on average; what is left is bought by its own miss
 //! ```
 
-use super::density::SCALES;
+use super::grids::{self, GRIDS};
 
 /// One page in this many must have been read;
 pub(super) const THICK: u64 = 32;
@@ -53,21 +53,21 @@ impl Mean {
     }
 }
 
-/// What regions of one file left, for each of [`SCALES`].
+/// What regions of one file left, for each grid.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fills {
     /// The share of those that ended that was read, in 1/256,
-    ended: [Mean; SCALES.len()],
+    ended: [Mean; GRIDS],
     /// the same of those that were bought beside others,
-    beside: [Mean; SCALES.len()],
+    beside: [Mean; GRIDS],
     /// and regions in a row that filled, in 1/256.
-    in_a_row: [Mean; SCALES.len()],
+    in_a_row: [Mean; GRIDS],
 }
 
 impl Fills {
-    /// One page in so many must have been read of a region of scale `s`.
-    pub(super) fn thick(&self, s: usize, gaps_are_cheap: bool) -> u64 {
-        let at_least = |fill| !self.ended[s].is_known() || self.ended[s].value >= fill;
+    /// One page in so many must have been read of a region of that grid.
+    pub(super) fn thick(&self, grid: usize, gaps_are_cheap: bool) -> u64 {
+        let at_least = |fill| !self.ended[grid].is_known() || self.ended[grid].value >= fill;
         match gaps_are_cheap {
             true if at_least(FILL_THIN) => THICK_FIRST,
             true => THICK,
@@ -76,37 +76,37 @@ impl Fills {
         }
     }
 
-    /// Whether regions of scale `s` fill, so that the first read buys them.
-    pub(super) fn fill(&self, s: usize, gaps_are_cheap: bool) -> bool {
+    /// Whether regions of that grid fill, so that the first read buys them.
+    pub(super) fn fill(&self, grid: usize, gaps_are_cheap: bool) -> bool {
         let fill_min = if gaps_are_cheap { FILL_MIN } else { FILL_MIN_DEAR };
-        self.ended[s].is_known() && self.ended[s].value >= fill_min
+        self.ended[grid].is_known() && self.ended[grid].value >= fill_min
     }
 
     /// Pages that are read of one, on average.
-    pub(super) fn pages(&self, s: usize) -> u64 {
-        self.ended[s].value * SCALES[s] / 256
+    pub(super) fn pages(&self, grid: usize) -> u64 {
+        self.ended[grid].value * grids::pages(grid) / 256
     }
 
-    /// Regions of scale `s` that are bought to each side of one that fills.
-    pub(super) fn each_side(&self, s: usize) -> u64 {
-        let in_vain = self.beside[s].is_known() && self.beside[s].value < FILL_BESIDE;
-        if in_vain { 0 } else { self.in_a_row[s].value.saturating_sub(256) / 512 }
+    /// Regions of that grid that are bought to each side of one that fills.
+    pub(super) fn each_side(&self, grid: usize) -> u64 {
+        let in_vain = self.beside[grid].is_known() && self.beside[grid].value < FILL_BESIDE;
+        if in_vain { 0 } else { self.in_a_row[grid].value.saturating_sub(256) / 512 }
     }
 
-    /// Whether one of scale `s` of which so many pages were read counts in a row of those that fill: half of a third.
-    pub(super) fn counts_in_a_row(s: usize, pages_read: u64) -> bool {
-        512 * pages_read >= FILL_MIN * SCALES[s]
+    /// Whether one of that grid of which so many pages were read counts in a row of those that fill: half of a third.
+    pub(super) fn counts_in_a_row(grid: usize, pages_read: u64) -> bool {
+        512 * pages_read >= FILL_MIN * grids::pages(grid)
     }
 
-    /// A region of scale `s` has ended; so many pages of it were read, and it was bought beside another or not.
-    pub(super) fn ended(&mut self, s: usize, pages_read: u64, beside: bool) {
-        let share = 256 * pages_read.min(SCALES[s]) / SCALES[s];
-        if beside { &mut self.beside[s] } else { &mut self.ended[s] }.add(share);
+    /// A region of that grid has ended; so many pages of it were read, and it was bought beside another or not.
+    pub(super) fn ended(&mut self, grid: usize, pages_read: u64, beside: bool) {
+        let share = 256 * pages_read.min(grids::pages(grid)) / grids::pages(grid);
+        if beside { &mut self.beside[grid] } else { &mut self.ended[grid] }.add(share);
     }
 
     /// One that fills has ended among so many in a row.
-    pub(super) fn in_a_row(&mut self, s: usize, regions: u64) {
-        self.in_a_row[s].add(256 * regions);
+    pub(super) fn in_a_row(&mut self, grid: usize, regions: u64) {
+        self.in_a_row[grid].add(256 * regions);
     }
 }
 

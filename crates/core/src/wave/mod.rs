@@ -49,6 +49,7 @@ mod ends;
 mod fills;
 mod footprint;
 mod glides;
+mod grids;
 mod hops;
 mod in_step;
 mod input;
