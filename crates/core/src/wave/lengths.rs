@@ -11,7 +11,8 @@
 //!
 //! With 85 % demanded, the answer is 131: 112 certain pages may carry 19 in vain. Once sixteen came so far, and differ by no more than one
 //! page in sixteen, the next is taken to end where they did, and the answer is 112. A uniformly random reader leaves only runs of one
-//! read, so the answer for a fresh read is 0; and where fewer than four runs came so far, there is no answer.
+//! read, so the answer for a fresh read is 0. Where fewer than four runs came so far they only say where this one may end: a window is cut by
+//! them, and not raised, if its reader reads nowhere else. Where none did there is no answer.
 //!
 //! Runs that go down are asked about runs that went down: a footer is read so, and how far its file's columns go up is no news of it.
 //!
@@ -126,41 +127,54 @@ impl Lengths {
     /// come `progress` pages; `None` where too few runs came so far. O([`RUNS_MAX`]).
     pub(crate) fn window(&self, progress: u64, most: PageCount, used_percent: u64) -> Option<PageCount> {
         let left = self.witnesses(progress);
-        let witnesses = left.len();
-        if witnesses < WITNESSES_MIN {
-            // As long as the longest: it gets a little more before it is taken for a longer one.
-            let near = |l: u32| u64::from(l) + u64::from(l) / NEAR;
-            let kept = self.kept();
-            let left = &kept[kept.partition_point(|&l| near(l) < progress)..];
-            let few = left.len() >= WITNESSES_MIN;
-            return few.then(|| PageCount((near(left[left.len() - 1]) - progress).min(most.0)));
+        if left.len() >= WITNESSES_MIN {
+            return Some(used(left, progress, most, used_percent));
         }
-        // A window w is used sum(min(w, left)) / witnesses on average; between two values of `left` that sum grows
-        // linearly, so on each piece the largest good w has a closed form.
-        // The used share falls as w grows, so the first piece that it does not outlast holds the answer.
-        let demanded = used_percent * witnesses as u64;
-        let mut below = 0u64;
-        for (i, &l) in left.iter().enumerate() {
-            let l = u64::from(l) - progress;
-            let longer = (witnesses - i) as u64;
-            // On (left[i-1], left[i]]: 100 * (below + longer * w) >= demanded * w.
-            if 100 * longer < demanded {
-                let w = 100 * below / (demanded - 100 * longer);
-                if w < l {
-                    return Some(PageCount(w.min(most.0)));
-                }
-            }
-            below += l;
-        }
-        // Where they are alike, the next one ends there too.
-        let (shortest, longest) = (u64::from(left[0]), u64::from(left[witnesses - 1]));
-        if witnesses >= ALIKE_MIN && shortest + shortest / NEAR >= longest {
-            return Some(PageCount((longest - progress).min(most.0)));
-        }
-        // Past the longest run, what is used stays at `below`.
-        let w = (100 * below).checked_div(demanded).unwrap_or(0);
-        Some(PageCount(w.min(most.0)))
+        // As long as the longest: it gets a little more before it is taken for a longer one.
+        let near = |l: u32| u64::from(l) + u64::from(l) / NEAR;
+        let kept = self.kept();
+        let left = &kept[kept.partition_point(|&l| near(l) < progress)..];
+        let few = left.len() >= WITNESSES_MIN;
+        few.then(|| PageCount((near(left[left.len() - 1]) - progress).min(most.0)))
     }
+
+    /// The same by those few that came so far where others ended before: they say where this one may end, not how far it is sure to go. `None`
+    /// where there are none, or enough for [`Self::promise`].
+    pub(crate) fn may_end(&self, progress: u64, most: PageCount) -> Option<PageCount> {
+        let left = self.witnesses(progress);
+        let few = self.known() && (1..WITNESSES_MIN).contains(&left.len());
+        few.then(|| used(left, progress, most, USED_PERCENT))
+    }
+}
+
+/// The largest window, at most `most` pages, of which at least `used_percent` is used on average if a run that has come `progress` pages is one
+/// of those in `left`. O([`RUNS_MAX`]).
+fn used(left: &[u32], progress: u64, most: PageCount, used_percent: u64) -> PageCount {
+    // A window w is used sum(min(w, left)) / witnesses on average; between two values of `left` that sum grows
+    // linearly, so on each piece the largest good w has a closed form.
+    // The used share falls as w grows, so the first piece that it does not outlast holds the answer.
+    let demanded = used_percent * left.len() as u64;
+    let mut below = 0u64;
+    for (i, &l) in left.iter().enumerate() {
+        let l = u64::from(l) - progress;
+        let longer = (left.len() - i) as u64;
+        // On (left[i-1], left[i]]: 100 * (below + longer * w) >= demanded * w.
+        if 100 * longer < demanded {
+            let w = 100 * below / (demanded - 100 * longer);
+            if w < l {
+                return PageCount(w.min(most.0));
+            }
+        }
+        below += l;
+    }
+    // Where they are alike, the next one ends there too.
+    let (shortest, longest) = (u64::from(left[0]), u64::from(left[left.len() - 1]));
+    if left.len() >= ALIKE_MIN && shortest + shortest / NEAR >= longest {
+        return PageCount((longest - progress).min(most.0));
+    }
+    // Past the longest run, what is used stays at `below`.
+    let w = (100 * below).checked_div(demanded).unwrap_or(0);
+    PageCount(w.min(most.0))
 }
 
 /// What the runs in `left` cost, and the window that is best for them at `from`, where `costs` is what those cost that go on
@@ -200,6 +214,24 @@ mod tests {
         assert_eq!(lengths.window(16, PageCount(100), 85), Some(PageCount(100)));
         let after_as_many = |alike: usize| after(&[128; 40][..alike]).window(16, PageCount(256), 85);
         assert_eq!([15, 16].map(after_as_many), [Some(PageCount(131)), Some(PageCount(112))]);
+    }
+
+    /// Ten that ended, two of which came farther than 300 pages: the next may end at 320. Beyond the longest nothing is known.
+    #[test]
+    fn few_say_where_a_run_may_end() {
+        let lengths = after(&[20, 20, 40, 60, 80, 100, 120, 200, 320, 400]);
+        let says = |progress| {
+            let most = PageCount(999);
+            (lengths.promise(progress, most, PageCount(0)).is_some(), lengths.may_end(progress, most))
+        };
+        assert_eq!(says(100), (true, None));
+        assert_eq!(says(300), (false, Some(PageCount(28))));
+        assert_eq!(says(401), (false, None));
+        assert_eq!(
+            after(&[20, 20, 400]).may_end(300, PageCount(999)),
+            None,
+            "three are too few to say anything"
+        );
     }
 
     #[test]
