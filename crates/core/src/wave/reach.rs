@@ -516,6 +516,25 @@ mod tests {
         assert_eq!(target(false, true), 300);
     }
 
+    /// Of five runs one came to 700 pages: of 352 ahead of who has come 400, 85 % are used if he ends there too. By turns with others nothing is known.
+    #[test]
+    fn few_that_came_as_far_cut_a_window() {
+        let target = |stayed_in: u8, ended: &[u64]| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(64, 30_000, 500);
+            (wave.active_now, wave.counters.pages_used) = (1, 100_000);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
+            s.stayed_in = stayed_in;
+            ended.iter().for_each(|&pages| wave.witness(FileId(0), pages, false));
+            wave.target(sid, Why("R2 next"), 400)
+        };
+        let ended = [100, 200, 100, 300, 700];
+        assert_eq!(target(3, &ended), (352, Why("R9 runs here ended")));
+        assert_eq!(target(2, &ended), (1600, Why("R2 next")));
+        assert_eq!(target(3, &ended[..4]), (1600, Why("R2 next")), "none came so far");
+    }
+
     /// Of 8 MiB one reader may have 1024 pages out, but 768 where he reads each page four times.
     #[test]
     fn who_reads_again_leaves_room_for_that() {
