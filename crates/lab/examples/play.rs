@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N] [explain] [root] [drawn=SEED] [volume=F]`
 //!
-//! `trace=FILE` plays the reads of a recorded trace instead, `runs=N` N drawn programs that read runs here and there in one file.
+//! `model=SPEC` is a device spelt out, as `bowwave slow --device` has it. `trace=FILE` plays the reads of a recorded trace instead, `runs=N` N drawn programs that read runs here and there in one file.
 
 use bowwave_core::{Bytes, Config, PageCount};
 use bowwave_lab::{
@@ -52,10 +52,14 @@ fn main() {
     let request_max = PageCount(if has("root") { 256 } else { 64 });
     let config =
         Config { memory: Bytes(6 << 30), request_max, reader_max: PageCount(32), ..Config::default() };
-    let devices: Vec<_> = DeviceModel::NAMED
-        .into_iter()
-        .filter(|(d, _)| !args.iter().any(|a| DeviceModel::NAMED.iter().any(|n| n.0 == a)) || has(d))
-        .collect();
+    let spelt = value("model=");
+    let devices: Vec<(&str, DeviceModel)> = match &spelt {
+        Some(spec) => vec![(spec, spec.parse().expect("a device"))],
+        None => DeviceModel::NAMED
+            .into_iter()
+            .filter(|(d, _)| !args.iter().any(|a| DeviceModel::NAMED.iter().any(|n| n.0 == a)) || has(d))
+            .collect(),
+    };
     let plans: Vec<(String, Plan)> = if let Some(path) = value("trace=") {
         let text = std::fs::read_to_string(&path).expect("a trace that can be read");
         vec![(path, read_trace(&text, None).expect("a trace").plan)]
