@@ -27,6 +27,9 @@ OURS = ["bowwave", "bowwave-user"]
 FLOORS = {"hdd": (0.70, 0.70), "nfs": (0.75, 0.75), "ssd": (0.85, 0.85), "s3": (0.60, 0.25)}
 DEFAULT_FLOOR = 0.97  # by the kernel's default window
 BEST_FLOOR = 0.90  # by the kernel's best window
+PLAN_MAX = 1.15  # bytes by those of the bound's plan,
+PLAN_MAX_LOOSE = 1.5  # and where reads lie in clusters or an archive
+LOOSE = {"rnd_clu", "rnd_clu_loose", "zip"}
 
 
 def patterns(bowwave):
@@ -188,6 +191,8 @@ def table(options):
     print(grid(head, rows))
     for arm in OURS:
         worst(cells, arm, options.worst)
+    for arm in OURS:
+        wasteful(cells, arm)
 
 
 def means(here, device):
@@ -245,6 +250,19 @@ def worst(cells, arm, many):
     print(grid(head, rows))
     print("\n~ stopped at its time cap; a cell is lost if the median of five pairs or more is under its floor and the")
     print("90 % interval of the ratio lies under 1")
+
+
+def wasteful(cells, arm):
+    """The cells in which `arm` fetched more than is asked."""
+    known = [cell for cell in cells if arm in cell.arms]
+    most = lambda cell: PLAN_MAX_LOOSE if cell.pattern in LOOSE else PLAN_MAX
+    above = [cell for cell in known if cell.fetched_per_plan(arm) > most(cell)]
+    if not known:
+        return
+    print(f"\n{arm}: more than {PLAN_MAX} bytes by those of the plan ({PLAN_MAX_LOOSE} in clusters and archives) in {len(above)} of {len(known)} cells\n")
+    for where in sorted({(cell.set, cell.device) for cell in above}, reverse=True):
+        here = sorted((cell for cell in above if (cell.set, cell.device) == where), key=lambda c: -c.fetched_per_plan(arm))
+        print(f"- {where[1]} {where[0]}: " + ", ".join(f"{c.pattern} {c.fetched_per_plan(arm):.2f}" for c in here))
 
 
 def main():
