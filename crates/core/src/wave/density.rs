@@ -234,7 +234,7 @@ impl Density {
             let key = grids::holding(grid, pages.start);
             let Some(&region) = self.regions.get(&key) else { continue };
             let whole = grids::extent(key, end_of_file);
-            if region.bought || whole.count.0 > most {
+            if region.bought || whole.is_empty() || whole.count.0 > most {
                 continue;
             }
             let gathers =
@@ -342,7 +342,7 @@ impl Density {
             Some(false) => return None,
             None => (0, grids::extent(grids::holding(0, page), end_of_file)),
         };
-        if self.regions.get(&grids::holding(grid, page)).is_some_and(|region| region.bought) {
+        if bought.is_empty() || self.regions.get(&grids::holding(grid, page)).is_some_and(|r| r.bought) {
             return None;
         }
         let last = PageIndex(bought.end().0 - 1);

@@ -12,18 +12,10 @@
 //!   hdd: 8 ms, one at a time      in flight  8, each done after the ones before it: no growth
 //! ```
 //!
-//! What one connection carries is not seen while a request comes in little more than a latency: it is taken for 100 MB/s, a disk's. A link of 12 MB/s
-//! whose gaps are priced so is read four times over. Where requests come back slower than one in two latencies, though some are under way all
-//! the time, it is carrying that takes the time, and gaps, regions and waits are priced by that:
-//!
-//! ```text
-//!   10 ms, 12 MB/s, four at once     requests of 1 MiB, one in 87 to 97 ms: 12 MB/s      a wait is worth 120 KB, not 1 MB
-//!   s3: 30 ms                        one in 1 ms: nothing is known                       3 MB
-//! ```
-//!
 //! The rule compares a request's time with the best time seen of a request of its size class, so a slow device is not
 //! mistaken for a busy one (delay-based congestion control, as TCP Vegas has it).
 
+use super::crawls::{Crawls, Round};
 use super::glides::{Glides, is_glide};
 use super::jumps::{Arrival, Jumps};
 use super::shares::UNITS_FIRST;
@@ -43,10 +35,8 @@ const FLIGHT_MAX: u32 = 512;
 const CLASSES: usize = 6;
 /// A best time is believed for one to two of these, so that a device that became slower is believed in the end.
 const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
-/// What a connection is taken to carry until it has carried more, or was seen to crawl: 100 MB/s.
+/// What a connection is taken to carry until it has carried more, or was seen to crawl (crawls.rs): 100 MB/s.
 const RATE_UNKNOWN: u64 = 100_000_000;
-/// Rounds after which a device is believed to crawl.
-const CRAWLED_MIN: u32 = 2;
 /// And at most, whatever a single fetch seemed to show: 2 GB/s.
 const RATE_MAX: u64 = 2_000_000_000;
 /// A rate is measured over at least this much time, so that a burst out of a cache does not count as a device.
@@ -79,14 +69,9 @@ pub(crate) struct Device {
     /// Requests finished since the limit last changed, and how many of them took more than one and a half times their best.
     finished: u32,
     slow: u32,
-    round_start: Nanos,
-    round_bytes: u64,
-    round_requests: u64,
-    round_jumps: u64,
+    round: Round,
     rate: u64,
-    /// What rounds carried a second of late that came back slower than one request in two latencies, and how many they were.
-    crawl: u64,
-    crawled: u32,
+    crawls: Crawls,
     /// Bytes a second of the fastest request that says anything of it.
     carried: u64,
     /// Since when requests have been under way without a pause, and their bytes;
@@ -116,13 +101,9 @@ impl Default for Device {
             shrunk: false,
             finished: 0,
             slow: 0,
-            round_start: Nanos(0),
-            round_bytes: 0,
-            round_requests: 0,
-            round_jumps: 0,
+            round: Round::default(),
             rate: 0,
-            crawl: 0,
-            crawled: 0,
+            crawls: Crawls::default(),
             carried: 0,
             burst_since: Nanos(0),
             burst_bytes: 0,
@@ -336,29 +317,7 @@ impl Device {
 
     /// The same of a device that was seen to crawl: less than a disk does.
     fn crawling_rate(&self) -> u64 {
-        let least = if self.crawled >= CRAWLED_MIN { self.crawl.min(RATE_UNKNOWN) } else { RATE_UNKNOWN };
-        self.carried.max(least)
-    }
-
-    /// A round took so long. Where that is two latencies for each request, or one and a half where none jumped, though some were under way all the
-    /// time, it is carrying that takes the time; until a round carries more.
-    fn crawls(&mut self, took: Nanos) {
-        let Some(latency) = self.latency() else { return };
-        let each = match self.round_jumps {
-            0 if self.weighed_head() => 0,
-            0 => 3 * latency.0 / 2,
-            _ => 2 * latency.0,
-        };
-        let crawls = took.0 >= self.round_requests * each;
-        // Who jumps pays for it.
-        let carrying = took.0 - if crawls { self.round_jumps * latency.0 } else { 0 };
-        let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(carrying.max(1))) as u64;
-        if crawls {
-            self.crawl = rate.max(self.crawl - self.crawl / 16);
-            self.crawled = self.crawled.saturating_add(1);
-        } else if 4 * rate > 5 * self.crawl {
-            (self.crawl, self.crawled) = (0, 0);
-        }
+        self.carried.max(self.crawls.rate().map_or(RATE_UNKNOWN, |rate| rate.min(RATE_UNKNOWN)))
     }
 
     /// What one connection takes to carry so many bytes.
@@ -437,8 +396,7 @@ impl Device {
         if self.in_flight == 0 {
             self.jumps.begun(now);
             (self.burst_since, self.burst_bytes) = (now, 0);
-            self.round_start = now;
-            (self.round_bytes, self.round_requests, self.round_jumps) = (0, 0, 0);
+            self.round = Round::begins(now);
         }
         self.in_flight += 1;
         self.jumping += u32::from(jump);
@@ -478,17 +436,15 @@ impl Device {
         }
         self.finished += 1;
         self.slow += u32::from(slow);
-        self.round_bytes += bytes.0;
-        self.round_requests += 1;
-        self.round_jumps += u64::from(jump);
-        let round = now.since(self.round_start).0;
-        if round >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
-            let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(round)) as u64;
+        self.round.came(bytes, jump);
+        let round = self.round.took(now);
+        if round.0 >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
             // The best rate forgets by 1/16 a round.
-            self.rate = rate.max(self.rate - self.rate / 16);
-            self.crawls(Nanos(round));
-            self.round_start = now;
-            (self.round_bytes, self.round_requests, self.round_jumps) = (0, 0, 0);
+            self.rate = self.round.rate(round).max(self.rate - self.rate / 16);
+            if let Some(latency) = self.latency() {
+                self.crawls.ended(&self.round, round, latency, self.weighed_head());
+            }
+            self.round = Round::begins(now);
         }
         if self.finished >= self.flight_max {
             if 4 * self.slow > 3 * self.finished {
@@ -574,28 +530,6 @@ pub(super) mod tests {
         assert!((48..=160).contains(&device.flight_max()), "{}", device.flight_max());
         let mb_per_s = device.rate().unwrap() / 1_000_000;
         assert!((200..=300).contains(&mb_per_s), "64 x 128 KiB every 33 ms is 254 MB/s, not {mb_per_s}");
-    }
-
-    /// Four requests of 1 MiB under way all the time to a device of 10 ms, one of which comes back in so long; KB that a wait is worth after each.
-    #[test]
-    fn what_crawls_is_believed_after_two_rounds_until_more_comes() {
-        let mut device = Device::default();
-        device.timed_alone(Nanos::from_ms(10));
-        let mut sent: alloc::collections::VecDeque<Sent> =
-            (0..4).map(|_| device.issued(Nanos(0), true)).collect();
-        let mut now = Nanos(0);
-        let mut worth_after = |every_ms: u64, bytes: u64| {
-            now += Nanos::from_ms(every_ms);
-            let took = Nanos::from_ms(4 * every_ms);
-            device.finished(now, Bytes(bytes), took, sent.pop_front().unwrap(), false);
-            sent.push_back(device.issued(now, true));
-            device.worth().0 / 1000
-        };
-        // 1 MiB in 97 ms, of which 10 are the way there: 12 MB/s, 120 KB in 10 ms.
-        assert_eq!([97; 3].map(|ms| worth_after(ms, 1 << 20)), [1000, 120, 120]);
-        // 128 KiB in 11 ms are as much. 1 MiB in 10 ms is more: one of them was carried at 26 MB/s, and the round says that it does not crawl.
-        assert_eq!([11; 4].map(|ms| worth_after(ms, 1 << 17)), [120; 4]);
-        assert_eq!([10; 2].map(|ms| worth_after(ms, 1 << 20)), [262, 1000]);
     }
 
     /// A device of which nothing else is known than that lone reads take 8 ms, and two that read on came in 2.

@@ -189,6 +189,23 @@ fn a_small_file_far_away_is_bought_once_it_is_worn() {
     assert!(bought <= 256, "{bought} pages");
 }
 
+/// A file that somebody cut to nothing, while who had worn it reads on where it was: nothing is left to buy (found by the swarm, seed 1795796129668088).
+#[test]
+fn of_a_file_that_is_empty_now_nothing_is_bought() {
+    let s3 = |region: Extent| (region.count.0, 30_000_000 + region.count.0 * 40_960);
+    for overlaps in [Some(true), None] {
+        let (mut density, mut seed) = (Density::default(), 7);
+        let terms = Terms { overlaps, ..FREELY };
+        for _ in 0..30 {
+            density.reads(Extent::new(random(&mut seed) % 20_000, 1), 30_000_000, 20_000, terms, s3);
+        }
+        let bought: alloc::vec::Vec<_> = (0..30)
+            .filter_map(|page| density.reads(Extent::new(64 * page, 1), 30_000_000, 0, terms, s3))
+            .collect();
+        assert_eq!(bought, []);
+    }
+}
+
 #[test]
 fn of_a_large_region_no_more_is_bought_than_is_read() {
     // Blocks of 16 KiB, in random order, of 52 of 64 MiB on hdd.
