@@ -44,9 +44,10 @@ impl Round {
         Nanos(now.since(self.start).0)
     }
 
-    /// Bytes a second, if it took so long to carry them.
+    /// Bytes a second, if it took so long to carry them; no more than can be reckoned with.
     pub(super) fn rate(&self, took: Nanos) -> u64 {
-        (u128::from(self.bytes) * 1_000_000_000 / u128::from(took.0.max(1))) as u64
+        let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(took.0.max(1));
+        rate.min(u128::from(u64::MAX / 8)) as u64
     }
 }
 
@@ -65,7 +66,7 @@ impl Crawls {
             0 => 3 * latency.0 / 2,
             _ => 2 * latency.0,
         };
-        let crawls = took.0 >= round.requests * each;
+        let crawls = took.0 >= round.requests.saturating_mul(each);
         let ways = if crawls { round.jumps * latency.0 } else { 0 };
         let rate = round.rate(Nanos(took.0 - ways));
         if crawls {
