@@ -255,10 +255,10 @@ def worst(cells, arm, many):
 def wasteful(cells, arm):
     """The cells in which `arm` fetched more than is asked."""
     known = [cell for cell in cells if arm in cell.arms]
-    most = lambda cell: PLAN_MAX_LOOSE if cell.pattern in LOOSE else PLAN_MAX
-    above = [cell for cell in known if cell.fetched_per_plan(arm) > most(cell)]
     if not known:
         return
+    most = lambda cell: PLAN_MAX_LOOSE if cell.pattern in LOOSE else PLAN_MAX
+    above = [cell for cell in known if cell.fetched_per_plan(arm) > most(cell)]
     print(f"\n{arm}: more than {PLAN_MAX} bytes by those of the plan ({PLAN_MAX_LOOSE} in clusters and archives) in {len(above)} of {len(known)} cells\n")
     for where in sorted({(cell.set, cell.device) for cell in above}, reverse=True):
         here = sorted((cell for cell in above if (cell.set, cell.device) == where), key=lambda c: -c.fetched_per_plan(arm))

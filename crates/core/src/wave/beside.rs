@@ -83,7 +83,7 @@ impl Places {
             }
             let beyond = MARGIN * p.apart;
             let (low, high) = (p.all.start, p.all.end());
-            let bought = if pages.start >= high && pages.start.since(high).0 <= near {
+            let all = if pages.start >= high && pages.start.since(high).0 <= near {
                 let end = (pages.end().0 + beyond).min(high.0.saturating_add(most)).min(end_of_file);
                 Extent::between(high, PageIndex(end))
             } else if pages.end() <= low && low.since(pages.end()).0 <= near {
@@ -92,8 +92,8 @@ impl Places {
             } else {
                 return None;
             };
-            let pages = Some(bought).filter(|bought| bought.intersection(pages) == pages)?;
-            Some(Beside { place, pages, then: p.all.count + pages.count, for_each: p.for_each })
+            let holds = all.intersection(pages) == pages;
+            holds.then(|| Beside { place, pages: all, then: p.all.count + all.count, for_each: p.for_each })
         };
         self.0.iter().enumerate().rev().find_map(place)
     }

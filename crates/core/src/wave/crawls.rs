@@ -5,13 +5,14 @@
 //! the time, it is carrying that takes the time:
 //!
 //! ```text
-//!   10 ms, 12 MB/s, four at once     requests of 1 MiB, one in 97 ms, 10 of them on the way: 12 MB/s     a wait is worth 120 KB, not 1 MB
+//!   10 ms, 12 MB/s, four at once     requests of 1 MiB, one in 97 ms, 10 of them on the way: 12 MB/s     120 KB in a latency, not 1 MB
 //!   s3: 30 ms                        one in 1 ms: nothing is known                                       3 MB
 //! ```
 //!
 //! Who jumps pays a latency for it. Requests of which none jumped say so where one comes in one and a half, and to a head, which did not have to
 //! go anywhere, in any case. Two rounds are believed, until one carries a quarter more.
 
+use super::device::per_second;
 use crate::units::{Bytes, Nanos};
 
 /// Rounds after which a device is believed to crawl.
@@ -41,13 +42,12 @@ impl Round {
 
     /// How long it has lasted.
     pub(super) fn took(&self, now: Nanos) -> Nanos {
-        Nanos(now.since(self.start).0)
+        now.since(self.start)
     }
 
-    /// Bytes a second, if it took so long to carry them; no more than can be reckoned with.
+    /// Bytes a second, if it took so long to carry them.
     pub(super) fn rate(&self, took: Nanos) -> u64 {
-        let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(took.0.max(1));
-        rate.min(u128::from(u64::MAX / 8)) as u64
+        per_second(Bytes(self.bytes), took)
     }
 }
 
@@ -90,8 +90,8 @@ mod tests {
     use super::{Crawls, Round};
     use crate::units::{Bytes, Nanos};
 
-    /// The worked example: four requests of 1 MiB under way all the time to a device of 10 ms, one of which comes back in so long; KB that a wait
-    /// is worth after each.
+    /// The worked example: four requests of 1 MiB under way all the time to a device of 10 ms, one of which comes back in so long; KB that it is
+    /// priced by after each.
     #[test]
     fn what_crawls_is_believed_after_two_rounds_until_more_comes() {
         let mut device = Device::default();
@@ -99,17 +99,17 @@ mod tests {
         let mut sent: alloc::collections::VecDeque<_> =
             (0..4).map(|_| device.issued(Nanos(0), true)).collect();
         let mut now = Nanos(0);
-        let mut worth_after = |every_ms: u64, bytes: u64| {
+        let mut priced_after = |every_ms: u64, bytes: u64| {
             now += Nanos::from_ms(every_ms);
             let took = Nanos::from_ms(4 * every_ms);
             device.finished(now, Bytes(bytes), took, sent.pop_front().unwrap(), false);
             sent.push_back(device.issued(now, true));
-            device.worth().0 / 1000
+            device.priced_unit().0 / 1000
         };
-        assert_eq!([97; 3].map(|ms| worth_after(ms, 1 << 20)), [1000, 120, 120]);
+        assert_eq!([97; 3].map(|ms| priced_after(ms, 1 << 20)), [1000, 120, 120]);
         // 128 KiB in 11 ms are as much. 1 MiB in 10 ms is more: one of them was carried at 26 MB/s, and the round says that it does not crawl.
-        assert_eq!([11; 4].map(|ms| worth_after(ms, 1 << 17)), [120; 4]);
-        assert_eq!([10; 2].map(|ms| worth_after(ms, 1 << 20)), [262, 1000]);
+        assert_eq!([11; 4].map(|ms| priced_after(ms, 1 << 17)), [120; 4]);
+        assert_eq!([10; 2].map(|ms| priced_after(ms, 1 << 20)), [262, 1000]);
     }
 
     /// Two rounds of two requests each in so many ms, a lone read taking 10: MB/s of what crawls.

@@ -320,10 +320,9 @@ impl Density {
     ) -> Option<(Extent, &'static str)> {
         let most = terms.most.min(terms.thin_max().saturating_sub(self.thin));
         let beside = self.places.beside(pages, self.reads, terms.end_of_file, most)?;
-        let thick = self.fills.thick(grids::at_least(beside.then.0), terms.gaps_are_cheap);
-        let thick = beside.for_each <= thick;
+        let for_each_max = self.fills.thick(grids::at_least(beside.then.0), terms.gaps_are_cheap);
         let (missing, price_ns) = price(beside.pages);
-        if terms.is_head() || !thick || missing == 0 {
+        if terms.is_head() || beside.for_each > for_each_max || missing == 0 {
             return None;
         }
         if RENT * self.places.pays(beside, terms.wait_ns) < price_ns {
@@ -347,7 +346,7 @@ impl Density {
         }
         let last = PageIndex(bought.end().0 - 1);
         for number in grids::holding(grid, bought.start).1..=grids::holding(grid, last).1 {
-            let region = self.regions.entry((grid as u8, number)).or_default();
+            let region = self.regions.entry((grid, number)).or_default();
             (region.bought, region.thin, region.last) = (true, true, self.reads);
         }
         self.thin += bought.count.0;
@@ -356,7 +355,7 @@ impl Density {
 
     /// A region that fills with those beside it that will, as far as the like of it has shown: `most` pages more.
     fn widened(&mut self, (grid, number): Key, most: u64, end_of_file: u64) -> Extent {
-        let side = self.fills.each_side(usize::from(grid)).min(most / 2 / grids::pages(usize::from(grid)));
+        let side = self.fills.each_side(grid).min(most / 2 / grids::pages(grid));
         let extent = |number| grids::extent((grid, number), end_of_file);
         let free = |n: &u64| {
             !extent(*n).is_empty() && !self.regions.get(&(grid, *n)).is_some_and(|region| region.bought)
@@ -378,7 +377,7 @@ impl Density {
     fn row(&self, (grid, number): Key) -> u64 {
         let filled = |n: &u64| {
             let region = self.regions.get(&(grid, *n));
-            region.is_some_and(|region| Fills::counts_in_a_row(usize::from(grid), region.pages_read))
+            region.is_some_and(|region| Fills::counts_in_a_row(grid, region.pages_read))
         };
         let below = (number.saturating_sub(BESIDE_MAX)..number).rev().take_while(filled).count();
         let above = (number + 1..=number + BESIDE_MAX).take_while(filled).count();
@@ -434,7 +433,7 @@ impl Density {
     pub(crate) fn take_lost(&mut self, page: PageIndex, room: bool) -> u64 {
         let Some(key) = self.bought(page) else { return 0 };
         let Some(region) = self.regions.get_mut(&key) else { return 0 };
-        if room && (1..=grids::pages(usize::from(key.0)) / TAKEN_SHARE).contains(&region.lost) {
+        if room && (1..=grids::pages(key.0) / TAKEN_SHARE).contains(&region.lost) {
             (region.bought, region.paid_ns) = (false, 0);
         }
         core::mem::take(&mut region.lost)
@@ -456,7 +455,7 @@ impl Density {
                 continue;
             }
             region.ended = true;
-            let grid = usize::from(key.0);
+            let grid = key.0;
             let (pages_read, beside) = (region.pages_read, region.beside);
             self.fills.ended(grid, pages_read, beside);
             if Fills::counts_in_a_row(grid, pages_read) {

@@ -175,6 +175,12 @@ fn class_bytes_max(class: usize) -> u64 {
     4096 << (2 * class)
 }
 
+/// Bytes a second, if so many took so long; no more than can be reckoned with.
+pub(super) fn per_second(bytes: Bytes, took: Nanos) -> u64 {
+    let rate = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
+    rate.min(u128::from(u64::MAX / 8)) as u64
+}
+
 /// Bytes carried in so long at so many a second.
 fn carried(time: Nanos, bytes_per_s: u64) -> Bytes {
     Bytes((u128::from(time.0) * u128::from(bytes_per_s) / 1_000_000_000) as u64)
@@ -272,8 +278,8 @@ impl Device {
         carried(self.latency().unwrap_or_default(), self.connection_rate())
     }
 
-    /// What a wait is worth: the same, where the device was seen to crawl by what it carries.
-    pub(super) fn worth(&self) -> Bytes {
+    /// What gaps are priced by: the same, where the device was seen to crawl by what it carries.
+    pub(super) fn priced_unit(&self) -> Bytes {
         carried(self.latency().unwrap_or_default(), self.crawling_rate())
     }
 
@@ -291,7 +297,7 @@ impl Device {
             return Bytes(16384);
         }
         let one_by_one = self.glides() && !self.weighed();
-        Bytes(256 * self.worth().0 / if one_by_one { 256 } else { self.jumps.overlap_256() })
+        Bytes(256 * self.priced_unit().0 / if one_by_one { 256 } else { self.jumps.overlap_256() })
     }
 
     /// Bytes a second that a long fetch may count on behind its first latency: what bursts carried so, the best rate measured, or
@@ -415,8 +421,7 @@ impl Device {
         let lone = self.latency().filter(|_| self.overlaps()).unwrap_or_default();
         let best = self.best_of(bytes).max(self.first_ns[class]).max(lone.0);
         let slow = best > 0 && 2 * took.0 > 3 * best;
-        let carried = u128::from(bytes.0) * 1_000_000_000 / u128::from(took.0.max(1));
-        self.carried = self.carried.max(carried.min(u128::from(self.carried_max(took))) as u64);
+        self.carried = self.carried.max(per_second(bytes, took).min(self.carried_max(took)));
         // The first to come back tells a latency, though it may have been sent behind others: all that follows stands on one.
         if sent.alone || self.latency().is_none() {
             self.timed(now, bytes, took);
@@ -430,8 +435,7 @@ impl Device {
         if self.in_flight == 0 && self.burst_bytes >= BURST_MIN {
             let all = now.since(self.burst_since).0;
             let carrying = all.saturating_sub(self.latency().map_or(0, |l| l.0)).max(all / 8).max(1);
-            let rate = u128::from(self.burst_bytes) * 1_000_000_000 / u128::from(carrying);
-            let rate = rate.min(u128::from(RATE_MAX)) as u64;
+            let rate = per_second(Bytes(self.burst_bytes), Nanos(carrying)).min(RATE_MAX);
             self.burst_rate = if self.burst_rate == 0 { rate } else { (3 * self.burst_rate + rate) / 4 };
         }
         self.finished += 1;

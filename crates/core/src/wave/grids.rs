@@ -14,7 +14,7 @@
 use crate::units::{Extent, PageIndex};
 
 /// Which grid, and which of its regions.
-pub(super) type Key = (u8, u64);
+pub(super) type Key = (usize, u64);
 
 /// Pages of a region: 256 KiB, 1 MiB, 4 MiB, 16 MiB twice, 64 MiB twice.
 const PAGES: [u64; GRIDS] = [64, 256, 1024, 4096, 4096, 16384, 16384];
@@ -35,12 +35,12 @@ const fn before(grid: usize) -> u64 {
 
 /// The region of that grid that holds `page`.
 pub(super) fn holding(grid: usize, page: PageIndex) -> Key {
-    (grid as u8, page.0.saturating_add(before(grid)) / pages(grid))
+    (grid, page.0.saturating_add(before(grid)) / pages(grid))
 }
 
 /// A region, as far as the file goes.
 pub(super) fn extent((grid, number): Key, end_of_file: u64) -> Extent {
-    let (pages, before) = (pages(usize::from(grid)), before(usize::from(grid)));
+    let (pages, before) = (pages(grid), before(grid));
     let (start, end) = ((number * pages).saturating_sub(before), (number + 1).saturating_mul(pages) - before);
     Extent::between(PageIndex(start), PageIndex(end.min(end_of_file)))
 }
@@ -52,10 +52,10 @@ pub(super) fn at_least(least: u64) -> usize {
 
 /// The quarters of a region, of which the first of the second grid has but two in the file; nothing for the smallest.
 pub(super) fn quarters(region: Key) -> Option<impl Iterator<Item = Key>> {
-    let quarter = pages(usize::from(region.0)) / 4;
+    let quarter = pages(region.0) / 4;
     let grid = (quarter >= PAGES[0]).then(|| at_least(quarter))?;
     let all = extent(region, u64::MAX);
-    Some((all.start.0 / quarter..all.end().0 / quarter).map(move |number| (grid as u8, number)))
+    Some((all.start.0 / quarter..all.end().0 / quarter).map(move |number| (grid, number)))
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
         let area = Extent::new(189_000, 16_384);
         let in_each = |grid: usize| -> Vec<(u64, u64)> {
             let (first, last) = (holding(grid, area.start).1, holding(grid, PageIndex(area.end().0 - 1)).1);
-            let regions = (first..=last).map(|number| extent((grid as u8, number), u64::MAX));
+            let regions = (first..=last).map(|number| extent((grid, number), u64::MAX));
             regions.map(|region| (region.start.0, region.intersection(area).count.0)).collect()
         };
         assert_eq!(in_each(5), [(180_224, 7608), (196_608, 8776)]);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn quarters_lie_on_the_first_grid_of_their_size() {
-        let of = |region| quarters(region).map(|all| all.map(|key| (key.0, key.1)).collect::<Vec<_>>());
+        let of = |region| quarters(region).map(Iterator::collect::<Vec<_>>);
         assert_eq!(of((0, 7)), None);
         assert_eq!(of((1, 7)), Some((28..32).map(|n| (0, n)).collect()));
         assert_eq!(of((5, 1)), Some((4..8).map(|n| (3, n)).collect()));

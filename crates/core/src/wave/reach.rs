@@ -124,9 +124,11 @@ impl Wave {
         let share = self.share_asked_for(f);
         let by = |lengths: &Lengths| lengths.promise(came, PageCount(share), self.wait_pages(f));
         // By few, only of a reader who reads nowhere else: parts of a stream that many share are runs that end at once.
-        let may_end = own.may_end(came, PageCount(share));
-        let may_end = may_end.filter(|w| s.stayed_in >= STAYED_IN && w.0 < target);
-        let known = by(own).or_else(|| by(others)).or(may_end);
+        let may_end = || {
+            let w = own.may_end(came, PageCount(share)).filter(|_| s.stayed_in >= STAYED_IN)?;
+            (w.0 < target).then_some(w)
+        };
+        let known = by(own).or_else(|| by(others)).or_else(may_end);
         match known {
             _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
                 (target, why) = (s.to_look(), Why(LOOKED));
