@@ -17,9 +17,9 @@ use crate::brain::{Brain, Orders};
 use crate::flight::{Flight, lock};
 use crate::memory::{Memory, Run};
 use crate::notes::Notes;
-use crate::pool::{Job, Pool};
+use crate::pool::{Job, Pool, Request};
 use bowwave_core::{Bytes, Learnt, Nanos, PAGE_SIZE};
-use bowwave_io::{Error, Meta, Storage, Until};
+use bowwave_io::{Error, Meta, ReadOne, Storage, Until};
 use std::io::{self, IoSliceMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -206,18 +206,22 @@ impl Engine {
 
     /// Does a job, and sees that what follows from it is done; `free` of those flights the caller will take next.
     fn perform(self: &Arc<Self>, job: &Job, free: usize) {
-        let flights = &job.flights;
-        let mut runs: Vec<Vec<Run>> = flights.iter().map(|flight| flight.take_runs()).collect();
-        let together = self.bring(flights, &mut runs);
-        let outcomes: Vec<Result<(), Error>> = match together {
-            // Of several, one may have been the cause: each is asked for alone.
-            Err(_) if flights.len() > 1 => {
-                let alone = flights.chunks(1).zip(runs.chunks_mut(1));
-                alone.map(|(flight, runs)| self.bring(flight, runs)).collect()
+        let flights = || job.requests.iter().flatten();
+        let mut runs: Vec<Vec<Run>> = flights().map(|flight| flight.take_runs()).collect();
+        let together = self.bring_all(&job.requests, &mut runs);
+        let mut outcomes: Vec<Result<(), Error>> = Vec::with_capacity(runs.len());
+        for (request, outcome) in job.requests.iter().zip(together) {
+            if outcome.is_ok() || request.len() == 1 {
+                outcomes.extend(request.iter().map(|_| outcome.clone()));
+                continue;
             }
-            outcome => flights.iter().map(|_| outcome.clone()).collect(),
-        };
-        for (flight, outcome) in flights.iter().zip(&outcomes) {
+            // Of several, one may have been the cause: each is asked for alone.
+            for flight in request {
+                let at = outcomes.len();
+                outcomes.push(self.bring(std::slice::from_ref(flight), &mut runs[at..=at]));
+            }
+        }
+        for (flight, outcome) in flights().zip(&outcomes) {
             if let Err(error @ Error::Changed { .. }) = outcome {
                 // The first to see it says it for good.
                 let _ = flight.file.changed.set(error.clone());
@@ -225,15 +229,71 @@ impl Engine {
         }
         self.pool.done(job);
         let ((), orders) = self.decide(|brain, now| {
-            for ((flight, runs), outcome) in flights.iter().zip(runs).zip(&outcomes) {
+            for ((flight, runs), outcome) in flights().zip(runs).zip(&outcomes) {
                 brain.settle(now, flight, runs, outcome.is_ok());
             }
             brain.pump(now);
         });
         self.obey(orders, free);
-        for (flight, outcome) in flights.iter().zip(outcomes) {
+        for (flight, outcome) in flights().zip(outcomes) {
             flight.land(outcome);
         }
+    }
+
+    /// Fills the frames of requests: of one as often as it takes, of several at once, and again alone of those that failed while
+    /// somebody waits for them.
+    fn bring_all(&self, requests: &[Request], runs: &mut [Vec<Run>]) -> Vec<Result<(), Error>> {
+        if let [request] = requests {
+            return vec![self.bring(request, runs)];
+        }
+        let file = &requests[0][0].file;
+        let mut outcomes = Vec::new();
+        let asked = self.insist(
+            file,
+            || false,
+            |until| {
+                requests.iter().flatten().for_each(|flight| flight.attempt(until));
+                let mut rest = &mut *runs;
+                let mut slices: Vec<(u64, Vec<IoSliceMut<'_>>)> = Vec::with_capacity(requests.len());
+                for request in requests {
+                    let (own, others) = std::mem::take(&mut rest).split_at_mut(request.len());
+                    rest = others;
+                    let start = request[0].pages.start.byte();
+                    slices.push((start, self.slices(own, file.meta.len - start)));
+                }
+                let mut reads: Vec<ReadOne<'_, '_>> = slices
+                    .iter_mut()
+                    .map(|(start, slices)| ReadOne::new(&file.meta.name, *start, slices))
+                    .collect();
+                file.storage.read_each(&mut reads, until);
+                outcomes = reads.into_iter().map(|read| read.outcome).collect();
+                Ok(())
+            },
+        );
+        if let Err(error) = asked {
+            outcomes = requests.iter().map(|_| Err(error.clone())).collect();
+        }
+        let mut at = 0;
+        for (request, outcome) in requests.iter().zip(&mut outcomes) {
+            let own = at..at + request.len();
+            at = own.end;
+            if outcome.is_err() && request.iter().any(|flight| flight.is_demand()) {
+                *outcome = self.bring(request, &mut runs[own]);
+            }
+        }
+        outcomes
+    }
+
+    /// Runs of frames as slices to be filled, so many bytes of them.
+    fn slices<'a>(&'a self, runs: &'a mut [Vec<Run>], mut left: u64) -> Vec<IoSliceMut<'a>> {
+        let frames = runs.iter_mut().flat_map(|runs| self.memory.slices(runs));
+        frames
+            .map(|slice| {
+                let n = left.min(slice.len() as u64);
+                left -= n;
+                IoSliceMut::new(&mut slice[..n as usize])
+            })
+            .collect()
     }
 
     /// Fills the frames of flights that lie side by side.
@@ -248,19 +308,11 @@ impl Engine {
             for flight in flights {
                 flight.attempt(until);
             }
-            let mut left = file.meta.len - start;
             let mut at = start;
-            let mut slices: Vec<&mut [u8]> =
-                runs.iter_mut().flat_map(|runs| self.memory.slices(runs)).collect();
-            for part in slices.chunks_mut(SLICES_MAX) {
-                let mut into = Vec::with_capacity(part.len());
-                let begin = at;
-                for slice in part.iter_mut() {
-                    let n = left.min(slice.len() as u64);
-                    into.push(IoSliceMut::new(&mut slice[..n as usize]));
-                    (left, at) = (left - n, at + n);
-                }
-                file.storage.read_at(begin, &mut into, until)?;
+            for part in self.slices(runs, file.meta.len - start).chunks_mut(SLICES_MAX) {
+                let bytes: u64 = part.iter().map(|slice| slice.len() as u64).sum();
+                file.storage.read_at(at, part, until)?;
+                at += bytes;
             }
             Ok(())
         })

@@ -34,6 +34,8 @@ struct State {
     until: Option<Arc<Until>>,
     cancelled: bool,
     outcome: Option<Result<(), Error>>,
+    /// Threads that wait.
+    waiting: u32,
     wakers: Vec<(u64, Waker)>,
     next_waker: u64,
 }
@@ -52,8 +54,15 @@ impl Flight {
         runs: Vec<Run>,
     ) -> Self {
         assert_eq!(runs.iter().map(Run::count).sum::<u64>(), pages.count.0, "a frame for each page");
-        let state =
-            State { runs, until: None, cancelled: false, outcome: None, wakers: Vec::new(), next_waker: 0 };
+        let state = State {
+            runs,
+            until: None,
+            cancelled: false,
+            outcome: None,
+            waiting: 0,
+            wakers: Vec::new(),
+            next_waker: 0,
+        };
         Self {
             file,
             pages,
@@ -113,13 +122,16 @@ impl Flight {
 
     /// It is over; everybody who waits is woken.
     pub(crate) fn land(&self, outcome: Result<(), Error>) {
-        let wakers = {
+        let (waiting, wakers) = {
             let mut state = lock(&self.state);
             assert!(state.outcome.is_none(), "a flight lands once");
             state.outcome = Some(outcome);
-            std::mem::take(&mut state.wakers)
+            (state.waiting, std::mem::take(&mut state.wakers))
         };
-        self.landed.notify_all();
+        if waiting > 0 {
+            // A call of the system, even where nobody would hear it: and mostly nobody waits.
+            self.landed.notify_all();
+        }
         for (_, waker) in wakers {
             waker.wake();
         }
@@ -127,11 +139,13 @@ impl Flight {
 
     /// Waits until it has landed; `None` if that takes longer than `wait`.
     pub(crate) fn wait(&self, wait: Duration) -> Option<Result<(), Error>> {
-        let state = lock(&self.state);
-        let (state, _) = self
+        let mut state = lock(&self.state);
+        state.waiting += 1;
+        let (mut state, _) = self
             .landed
             .wait_timeout_while(state, wait, |state| state.outcome.is_none())
             .unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
         state.outcome.clone()
     }
 

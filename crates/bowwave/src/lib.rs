@@ -42,7 +42,7 @@ mod reading;
 mod stats;
 
 pub use bowwave_core::{Advice, Bytes, Counters, Decision, Explained, Extent, Nanos, Pattern, Why};
-pub use bowwave_io::{Error, MemoryStorage, Meta, Storage, Until};
+pub use bowwave_io::{Error, MemoryStorage, Meta, ReadOne, Storage, Until};
 pub use cache::{Cache, CacheBuilder};
 pub use file::{Cursor, File};
 pub use page_bytes::PageBytes;

@@ -12,6 +12,11 @@
 //!
 //! Worked example (test `neighbours_go_together_where_no_thread_is_free`): with 64 speculations under way and [0,32), [32,64) and
 //! [96,128) waiting, the next free thread takes [0,64) in one request.
+//!
+//! A storage that takes several reads of one thread at once ([`Storage::at_once`](bowwave_io::Storage::at_once)) is given up to 64 KiB of
+//! small ones together: of pages 0, 16, 32, .. 320 of a stride one thread takes 16 and the next the other five (test
+//! `small_reads_go_at_once_where_the_storage_takes_them_so`). A thread of its own for each of them took 20 us to come to a disk
+//! that has one every 8 us (`docs/decisions/0060`).
 
 use crate::engine::Engine;
 use crate::flight::{Flight, lock};
@@ -30,6 +35,8 @@ const THREAD_BYTES: u64 = 16 << 10;
 const IDLE: Duration = Duration::from_secs(5);
 /// Pages of a request that was merged: 4 MiB.
 const MERGED_PAGES_MAX: u64 = 1024;
+/// Pages of requests that one thread makes at once: 64 KiB, which a disk that takes them so brings while it answers.
+const TOGETHER_PAGES_MAX: u64 = 16;
 
 #[derive(Default)]
 struct Lines {
@@ -54,16 +61,19 @@ pub(crate) struct Pool {
     work: Condvar,
 }
 
-/// What a thread does next: flights side by side, in one request.
+/// Flights side by side, in one request.
+pub(crate) type Request = Vec<Arc<Flight>>;
+
+/// What a thread does next: one request, or several to one storage that takes them at once.
 pub(crate) struct Job {
-    pub(crate) flights: Vec<Arc<Flight>>,
+    pub(crate) requests: Vec<Request>,
     ahead: bool,
 }
 
 impl Job {
     /// A flight that its reader performs.
     pub(crate) fn own(flight: Arc<Flight>) -> Self {
-        Self { flights: vec![flight], ahead: false }
+        Self { requests: vec![vec![flight]], ahead: false }
     }
 }
 
@@ -71,7 +81,7 @@ impl Lines {
     fn next(&mut self) -> Option<Job> {
         while let Some(flight) = self.demand.pop_front() {
             if self.claim(&flight) {
-                return Some(Job { flights: self.with_neighbours(flight), ahead: false });
+                return Some(Job { requests: vec![self.with_neighbours(flight)], ahead: false });
             }
         }
         while self.at_ahead < self.ahead_max
@@ -79,10 +89,33 @@ impl Lines {
         {
             if self.claim(&flight) {
                 self.at_ahead += 1;
-                return Some(Job { flights: self.with_neighbours(flight), ahead: true });
+                return Some(Job { requests: self.with_others(flight), ahead: true });
             }
         }
         None
+    }
+
+    /// What nobody waits for goes with what is lined up behind it for the same storage, where that takes several reads at once
+    /// and they are small: a thread for each would take longer to come than the device does to answer.
+    fn with_others(&mut self, flight: Arc<Flight>) -> Vec<Request> {
+        let (number, at_once) = (flight.file.number, flight.file.storage.at_once());
+        let pages = |request: &Request| request.iter().map(|flight| flight.pages.count.0).sum::<u64>();
+        let first = self.with_neighbours(flight);
+        let mut sum = pages(&first);
+        let mut requests = vec![first];
+        while requests.len() < at_once
+            && let Some(next) = self.ahead.front()
+            && next.file.number == number
+            && sum + next.pages.count.0 <= TOGETHER_PAGES_MAX
+            && let Some(next) = self.ahead.pop_front()
+        {
+            if self.claim(&next) {
+                let request = self.with_neighbours(next);
+                sum += pages(&request);
+                requests.push(request);
+            }
+        }
+        requests
     }
 
     fn push(&mut self, flight: Arc<Flight>) {
@@ -127,26 +160,31 @@ impl Lines {
         self.places.len() > free.min(ahead)
     }
 
-    /// Calls up to `wanted` threads that wait; how many there were. Who was called waits no more, though he may need a moment to
-    /// come: whoever lines work up meanwhile must not count on him.
-    fn call(&mut self, work: &Condvar, wanted: usize) -> usize {
+    /// Calls up to `wanted` threads that wait; how many there were: the caller wakes them when the lines are free again, as the
+    /// first that they do is to look there. Who was called waits no more, though he may need a moment to come: whoever lines work
+    /// up meanwhile must not count on him.
+    fn call(&mut self, wanted: usize) -> usize {
         let count = wanted.min(self.idle);
         (self.idle, self.called) = (self.idle - count, self.called + count);
-        for _ in 0..count {
-            work.notify_one();
-        }
         count
     }
 
-    fn call_another(&mut self, work: &Condvar) {
-        if self.work_for_another() {
-            self.call(work, 1);
-        }
+    fn call_another(&mut self) -> usize {
+        if self.work_for_another() { self.call(1) } else { 0 }
     }
 
     fn work_for_another(&self) -> bool {
         !self.demand.is_empty() || (!self.ahead.is_empty() && self.at_ahead < self.ahead_max)
     }
+}
+
+/// Flights like this one that a thread takes at once.
+fn together(flight: &Arc<Flight>) -> usize {
+    if flight.is_demand() {
+        return 1;
+    }
+    let fit = TOGETHER_PAGES_MAX / flight.pages.count.0.max(1);
+    flight.file.storage.at_once().min(fit as usize).max(1)
 }
 
 /// Where a flight begins.
@@ -185,10 +223,16 @@ impl Pool {
         }
         let mut lines = lock(&self.lines);
         let mut wanted = flights.len().saturating_sub(free);
+        let together = flights.iter().map(together).min().unwrap_or(1);
+        if together > 1 {
+            // Who was called and has not come takes as many.
+            wanted = wanted.saturating_sub(lines.called * together);
+        }
         for flight in flights {
             lines.push(flight);
         }
-        wanted -= lines.call(&self.work, wanted);
+        let called = lines.call(wanted);
+        wanted -= called;
         let room = if lines.demand.is_empty() { lines.ahead_max } else { lines.threads_max };
         while wanted > 0 && lines.threads < room {
             let engine = Arc::clone(engine);
@@ -199,10 +243,19 @@ impl Pool {
             lines.threads += 1;
             wanted -= 1;
         }
-        if lines.threads == 0 {
+        let none = lines.threads == 0;
+        drop(lines);
+        self.wake(called);
+        if none {
             // No thread can be had: the caller does it himself.
-            drop(lines);
             engine.serve_what_waits();
+        }
+    }
+
+    /// Wakes threads that were called.
+    fn wake(&self, called: usize) {
+        for _ in 0..called {
+            self.work.notify_one();
         }
     }
 
@@ -218,7 +271,9 @@ impl Pool {
         let mut lines = lock(&self.lines);
         loop {
             if let Some(job) = lines.next() {
-                lines.call_another(&self.work);
+                let called = lines.call_another();
+                drop(lines);
+                self.wake(called);
                 return Some(job);
             }
             if !wait {
@@ -251,7 +306,9 @@ impl Pool {
         if job.ahead {
             let mut lines = lock(&self.lines);
             lines.at_ahead -= 1;
-            lines.call_another(&self.work);
+            let called = lines.call_another();
+            drop(lines);
+            self.wake(called);
         }
     }
 
@@ -268,7 +325,8 @@ mod tests {
     use crate::engine::FileShared;
     use crate::memory::FreeFrames;
     use bowwave_core::{Extent, Learnt, PageCount};
-    use bowwave_io::MemoryStorage;
+    use bowwave_io::{Error, MemoryStorage, Meta, Storage, Until};
+    use std::io::IoSliceMut;
 
     #[test]
     fn neighbours_go_together_where_no_thread_is_free() {
@@ -279,7 +337,9 @@ mod tests {
             Arc::new(Flight::new(Arc::clone(&file), Extent::new(start, 32), None, demand, runs))
         };
         let starts = |job: Option<Job>| -> Vec<u64> {
-            job.map_or(Vec::new(), |job| job.flights.iter().map(|flight| flight.pages.start.0).collect())
+            job.map_or(Vec::new(), |job| {
+                job.requests.iter().flatten().map(|flight| flight.pages.start.0).collect()
+            })
         };
         let mut lines =
             Lines { threads: 96, threads_max: 96, ahead_max: 64, at_ahead: 63, ..Lines::default() };
@@ -308,11 +368,58 @@ mod tests {
         assert_eq!((starts(lines.next()), starts(lines.next())), (vec![0], vec![32]));
     }
 
+    /// A storage that takes many reads at once, and the bytes of another.
+    struct Many(MemoryStorage);
+
+    impl Storage for Many {
+        fn meta(&self) -> &Meta {
+            self.0.meta()
+        }
+        fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error> {
+            self.0.read_at(offset, into, until)
+        }
+        fn at_once(&self) -> usize {
+            32
+        }
+    }
+
+    #[test]
+    fn small_reads_go_at_once_where_the_storage_takes_them_so() {
+        let storage = || MemoryStorage::new("x", vec![0; 4 << 20]);
+        let many = Arc::new(FileShared::new(1, Box::new(Many(storage()))));
+        let other = Arc::new(FileShared::new(2, Box::new(Many(storage()))));
+        let single = Arc::new(FileShared::new(3, Box::new(storage())));
+        let mut frames = FreeFrames::new(512);
+        let mut flight = |file: &Arc<FileShared>, start: u64, pages: u64, demand: bool| {
+            let runs = frames.take(pages).into_iter().collect();
+            Arc::new(Flight::new(Arc::clone(file), Extent::new(start, pages), None, demand, runs))
+        };
+        let sizes = |lines: &mut Lines| -> Vec<usize> {
+            std::iter::from_fn(|| lines.next().map(|job| job.requests.len())).collect()
+        };
+        let lines = || Lines { threads_max: 96, ahead_max: 64, ..Lines::default() };
+        let mut stride = lines();
+        (0..21).for_each(|n| stride.push(flight(&many, n * 16, 1, false)));
+        assert_eq!(sizes(&mut stride), [16, 5]);
+        let mut alone = lines();
+        (0..3).for_each(|n| alone.push(flight(&single, n * 16, 1, false)));
+        assert_eq!(sizes(&mut alone), [1, 1, 1], "each of its reads blocks a thread");
+        let mut mixed = lines();
+        for (file, start, pages, demand) in
+            [(&many, 0, 12, false), (&many, 16, 4, false), (&many, 32, 1, false), (&other, 0, 1, false)]
+                .into_iter()
+                .chain([(&many, 64, 1, true)])
+        {
+            mixed.push(flight(file, start, pages, demand));
+        }
+        assert_eq!(sizes(&mut mixed), [1, 2, 1, 1], "who waits goes first and alone; 64 KiB; one storage");
+    }
+
     #[test]
     fn a_thread_is_called_once_for_two_pieces_of_work() {
-        let (mut lines, work) = (Lines { threads: 3, idle: 1, ..Lines::default() }, Condvar::new());
-        assert_eq!(lines.call(&work, 2), 1);
-        assert_eq!(lines.call(&work, 1), 0, "he was called already: another thread is to be had");
+        let mut lines = Lines { threads: 3, idle: 1, ..Lines::default() };
+        assert_eq!(lines.call(2), 1);
+        assert_eq!(lines.call(1), 0, "he was called already: another thread is to be had");
         assert_eq!((lines.idle, lines.called), (0, 1));
     }
 }

@@ -117,6 +117,10 @@ impl<S: Storage> Storage for FaultyStorage<S> {
         self.inner.meta()
     }
 
+    fn at_once(&self) -> usize {
+        self.inner.at_once()
+    }
+
     fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error> {
         let object = || self.meta().name.clone();
         let number = self.reads.fetch_add(1, Ordering::Relaxed);

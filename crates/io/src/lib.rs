@@ -44,6 +44,6 @@ pub use pace::{Haste, Oversleep, hurry, rest};
 pub use scatter::Scatter;
 #[cfg(feature = "slow")]
 pub use slow::{SlowDevice, SlowStorage};
-pub use storage::{Meta, Storage, Until};
+pub use storage::{Meta, ReadOne, Storage, Until};
 pub use traced::{Traced, TracedRead, TracedStorage};
 pub use tree::{Attr, BadName, Entry, Kind, Listing, NAME_BYTES_MAX, PATH_BYTES_MAX, Tree, TreePath};

@@ -76,6 +76,37 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// See [`Error`]. After one the contents of `into` mean nothing.
     fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error>;
+
+    /// Reads that one thread may have under way at once by [`Storage::read_each`]; 1 where each blocks its thread.
+    fn at_once(&self) -> usize {
+        1
+    }
+
+    /// Makes several reads, each as [`Storage::read_at`] would, and returns when all are over: where [`Storage::at_once`] is more
+    /// than 1, all of them under way at once. What became of each is in its [`ReadOne::outcome`].
+    fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
+        for read in reads {
+            read.outcome = self.read_at(read.offset, read.into, until);
+        }
+    }
+}
+
+/// One of several reads that are made together.
+#[derive(Debug)]
+pub struct ReadOne<'a, 'b> {
+    /// Where it begins.
+    pub offset: u64,
+    /// What it fills, slice by slice.
+    pub into: &'a mut [IoSliceMut<'b>],
+    /// What became of it; [`Error::Cancelled`] until it was made.
+    pub outcome: Result<(), Error>,
+}
+
+impl<'a, 'b> ReadOne<'a, 'b> {
+    /// A read of `object` that was not made yet.
+    pub fn new(object: &Arc<str>, offset: u64, into: &'a mut [IoSliceMut<'b>]) -> Self {
+        Self { offset, into, outcome: Err(Error::Cancelled { object: object.clone() }) }
+    }
 }
 
 impl<S: Storage + ?Sized> Storage for Arc<S> {
@@ -85,5 +116,13 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error> {
         (**self).read_at(offset, into, until)
+    }
+
+    fn at_once(&self) -> usize {
+        (**self).at_once()
+    }
+
+    fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
+        (**self).read_each(reads, until);
     }
 }

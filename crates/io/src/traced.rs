@@ -7,7 +7,7 @@
 //!
 //! The last 65,536 reads are kept (some 5 MB); older ones are forgotten and counted.
 
-use crate::{Error, Meta, Storage, Until};
+use crate::{Error, Meta, ReadOne, Storage, Until};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSliceMut;
@@ -98,6 +98,28 @@ impl<S: Storage> Storage for TracedStorage<S> {
         let bytes = into.iter().map(|slice| slice.len() as u64).sum();
         let begun = Instant::now();
         let result = self.inner.read_at(offset, into, until);
+        self.add(begun, offset, bytes, &result);
+        result
+    }
+
+    fn at_once(&self) -> usize {
+        self.inner.at_once()
+    }
+
+    fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
+        // A storage may shorten slices that it fills.
+        let bytes = |read: &ReadOne<'_, '_>| read.into.iter().map(|slice| slice.len() as u64).sum();
+        let asked: Vec<u64> = reads.iter().map(bytes).collect();
+        let begun = Instant::now();
+        self.inner.read_each(reads, until);
+        for (read, bytes) in reads.iter().zip(asked) {
+            self.add(begun, read.offset, bytes, &read.outcome);
+        }
+    }
+}
+
+impl<S: Storage> TracedStorage<S> {
+    fn add(&self, begun: Instant, offset: u64, bytes: u64, result: &Result<(), Error>) {
         self.trace.add(TracedRead {
             begun_us: begun.duration_since(self.trace.0.0).as_micros() as u64,
             took_us: begun.elapsed().as_micros() as u64,
@@ -106,7 +128,6 @@ impl<S: Storage> Storage for TracedStorage<S> {
             object: self.meta().name.clone(),
             error: result.as_ref().err().map(ToString::to_string),
         });
-        result
     }
 }
 

@@ -6,7 +6,7 @@
 //! byte.
 #![allow(dead_code, unreachable_pub, reason = "each example uses what it needs")]
 
-use bowwave::{Error, Meta, Nanos, Storage, Until};
+use bowwave::{Error, Meta, Nanos, ReadOne, Storage, Until};
 use bowwave_io::{Haste, hurry};
 use bowwave_lab::{Device, DeviceModel};
 use std::collections::HashMap;
@@ -116,15 +116,25 @@ impl SlowDevice {
 impl SlowDevice {
     /// Where there is no head the end of a request is known when it comes: whoever made it sleeps until then.
     fn pass_slots(&self, address: u64, bytes: u64) {
-        let (due, waiting) = {
-            let mut state = self.state.lock().expect("nobody panics here");
-            let (id, now) = (state.next, self.now());
+        self.sleep(self.submit(&[(address, bytes)]));
+    }
+
+    /// Requests that come at once; when the last of them is done, and how many wait.
+    fn submit(&self, requests: &[(u64, u64)]) -> (Nanos, usize) {
+        let mut state = self.state.lock().expect("nobody panics here");
+        let (first, now) = (state.next, self.now());
+        while state.device.complete(now).is_some() {}
+        for (address, bytes) in requests {
+            let id = state.next;
             state.next += 1;
-            while state.device.complete(now).is_some() {}
-            state.device.submit(now, id, address, bytes);
-            let due = state.device.upcoming().find(|upcoming| upcoming.1 == id);
-            (due.map_or(now, |(due, _)| due), state.device.upcoming().count())
-        };
+            state.device.submit(now, id, *address, *bytes);
+        }
+        let own = state.device.upcoming().filter(|upcoming| upcoming.1 >= first);
+        let due = own.map(|(due, _)| due).max().unwrap_or(now);
+        (due, state.device.upcoming().count())
+    }
+
+    fn sleep(&self, (due, waiting): (Nanos, usize)) {
         let awake = if waiting <= FEW { AWAKE } else { AWAKE_AMONG_MANY };
         let left = Duration::from_nanos(due.since(self.now()).0);
         if left > LONG {
@@ -174,6 +184,32 @@ impl Storage for SlowFile {
     }
     fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error> {
         until.check(&self.meta.name)?;
+        let bytes = self.fill(offset, into);
+        self.device.pass((self.number << 36) + offset, bytes);
+        until.check(&self.meta.name)
+    }
+
+    fn at_once(&self) -> usize {
+        if self.device.model.head.is_some() { 1 } else { self.device.model.slots as usize }
+    }
+
+    fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
+        let requests: Vec<(u64, u64)> = reads
+            .iter_mut()
+            .map(|read| ((self.number << 36) + read.offset, self.fill(read.offset, read.into)))
+            .collect();
+        self.device.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
+        self.device.bytes.fetch_add(requests.iter().map(|(_, bytes)| bytes).sum(), Ordering::Relaxed);
+        self.device.sleep(self.device.submit(&requests));
+        for read in reads {
+            read.outcome = until.check(&self.meta.name);
+        }
+    }
+}
+
+impl SlowFile {
+    /// The bytes of a read, and how many they are.
+    fn fill(&self, offset: u64, into: &mut [IoSliceMut<'_>]) -> u64 {
         assert!(offset.is_multiple_of(8), "requests are whole pages");
         let mut at = offset;
         for slice in into.iter_mut() {
@@ -187,7 +223,6 @@ impl Storage for SlowFile {
             rest.copy_from_slice(&tail[..rest.len()]);
             at += rest.len() as u64;
         }
-        self.device.pass((self.number << 36) + offset, at - offset);
-        until.check(&self.meta.name)
+        at - offset
     }
 }

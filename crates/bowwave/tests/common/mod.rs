@@ -106,6 +106,7 @@ pub struct Faults {
 pub struct Faulty {
     content: Content,
     faults: Faults,
+    together: bool,
     settled: AtomicBool,
     changed: AtomicBool,
     random: AtomicU64,
@@ -120,6 +121,7 @@ impl Faulty {
         Arc::new(Self {
             content,
             faults,
+            together: seed.is_multiple_of(2),
             settled,
             changed,
             random: AtomicU64::new(seed),
@@ -157,6 +159,10 @@ impl Faulty {
 impl Storage for Faulty {
     fn meta(&self) -> &Meta {
         &self.content.meta
+    }
+    /// Every other seed has a store that takes many reads of one thread at once.
+    fn at_once(&self) -> usize {
+        if self.together { 32 } else { 1 }
     }
     fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error> {
         let draw = Random::new(self.random.fetch_add(1, Ordering::SeqCst)).next();

@@ -10,7 +10,9 @@ use crate::content;
 use crate::log::RequestLog;
 use crate::stats::{Counters, FileStats, Stats};
 use crate::tree::{Node, Tree as Layout};
-use bowwave_io::{Attr, Error, Kind, Listing, Meta, SlowDevice, SlowStorage, Storage, Tree, TreePath, Until};
+use bowwave_io::{
+    Attr, Error, Kind, Listing, Meta, ReadOne, SlowDevice, SlowStorage, Storage, Tree, TreePath, Until,
+};
 use bowwave_lab::DeviceModel;
 use fuser::{FileType, INodeNo};
 use std::io::{self, IoSliceMut};
@@ -172,18 +174,39 @@ impl Storage for Counted {
     }
 
     fn read_at(&self, offset: u64, into: &mut [IoSliceMut<'_>], until: &Until) -> Result<(), Error> {
+        let bytes = into.iter().map(|slice| slice.len() as u64).sum();
+        self.counted(&[(offset, bytes)], || self.slow.read_at(offset, into, until))
+    }
+
+    fn at_once(&self) -> usize {
+        self.slow.at_once()
+    }
+
+    fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
+        let bytes = |read: &ReadOne<'_, '_>| read.into.iter().map(|slice| slice.len() as u64).sum();
+        let places: Vec<(u64, u64)> = reads.iter().map(|read| (read.offset, bytes(read))).collect();
+        self.counted(&places, || self.slow.read_each(reads, until));
+    }
+}
+
+impl Counted {
+    /// Reads of so many bytes at these places, which `read` makes, are counted and written down.
+    fn counted<T>(&self, places: &[(u64, u64)], read: impl FnOnce() -> T) -> T {
         let (asked, node) = (&self.asked, &self.node);
         let begun = asked.now_us();
-        let bytes = into.iter().map(|slice| slice.len() as u64).sum();
-        asked.in_flight.fetch_add(1, Ordering::Relaxed);
-        asked
-            .counters()
-            .count(node.attr.ino.0, offset, bytes, || (node.path.display().to_string(), node.attr.size));
-        let outcome = self.slow.read_at(offset, into, until);
-        if let Some(log) = asked.log().as_mut() {
-            log.line(begun, asked.now_us(), &node.path, offset, bytes);
+        asked.in_flight.fetch_add(places.len() as u64, Ordering::Relaxed);
+        for (offset, bytes) in places {
+            let told = || (node.path.display().to_string(), node.attr.size);
+            asked.counters().count(node.attr.ino.0, *offset, *bytes, told);
         }
-        asked.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let outcome = read();
+        if let Some(log) = asked.log().as_mut() {
+            let ended = asked.now_us();
+            for (offset, bytes) in places {
+                log.line(begun, ended, &node.path, *offset, *bytes);
+            }
+        }
+        asked.in_flight.fetch_sub(places.len() as u64, Ordering::Relaxed);
         outcome
     }
 }

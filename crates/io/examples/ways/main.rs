@@ -15,10 +15,10 @@
 //! plain      preadv through the cache, no readahead               ring       io_uring past it, a ring a thread, buffers registered
 //! dropped    the same with RWF_DONTCACHE                          shared     io_uring past it, one ring, a thread that reaps
 //! direct     preadv past the cache                                batch      io_uring past it, one thread drives all at once
-//! storage    FileStorage: what it chooses
+//! storage    FileStorage: what it chooses                         together   FileStorage: one thread has all at once (`read_each`)
 //! ```
 
-use bowwave_io::{FileStorage, Storage, Until, cached_pages};
+use bowwave_io::{FileStorage, ReadOne, Storage, Until, cached_pages};
 use rings::{Shared, drive};
 use std::error::Error;
 use std::fs::File;
@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 
 mod rings;
 
-const WAYS: [Way; 7] =
-    [Way::Plain, Way::Dropped, Way::Direct, Way::Ring, Way::Shared, Way::Batch, Way::Storage];
+const WAYS: [Way; 8] =
+    [Way::Plain, Way::Dropped, Way::Direct, Way::Ring, Way::Shared, Way::Batch, Way::Storage, Way::Together];
 const LOADS: [Load; 6] = [
     Load { name: "1 MiB in order", bytes: 1 << 20, threads: 1, reads: 256, cached: false },
     Load { name: "1 MiB in order, 4 threads", bytes: 1 << 20, threads: 4, reads: 256, cached: false },
@@ -51,6 +51,7 @@ enum Way {
     Shared,
     Batch,
     Storage,
+    Together,
 }
 
 struct Load {
@@ -113,6 +114,9 @@ fn perform(way: Way, path: &Path, load: &Load, offsets: &[u64]) -> io::Result<()
         return drive(&file, load.bytes, offsets, load.threads);
     }
     let until = Until::after(Duration::from_secs(60));
+    if way == Way::Together {
+        return together(&storage, load, offsets, &until);
+    }
     let barrier = Barrier::new(load.threads);
     let (file, storage, shared, until, barrier) = (&file, &storage, shared.as_ref(), &until, &barrier);
     thread::scope(|scope| {
@@ -146,6 +150,21 @@ fn perform(way: Way, path: &Path, load: &Load, offsets: &[u64]) -> io::Result<()
         }
         all
     })
+}
+
+/// One thread, which has as many reads out at once as the load has threads.
+fn together(storage: &FileStorage, load: &Load, offsets: &[u64], until: &Until) -> io::Result<()> {
+    let name = storage.meta().name.clone();
+    let mut buffers: Vec<_> = (0..load.threads).map(|_| Buffer::new(load.bytes)).collect();
+    for offsets in offsets.chunks(load.threads) {
+        let mut slices: Vec<_> =
+            buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer.bytes(load.bytes))]).collect();
+        let places = slices.iter_mut().zip(offsets);
+        let mut reads: Vec<_> = places.map(|(slices, offset)| ReadOne::new(&name, *offset, slices)).collect();
+        storage.read_each(&mut reads, until);
+        reads.into_iter().try_for_each(|read| read.outcome).map_err(io::Error::other)?;
+    }
+    Ok(())
 }
 
 fn cpu_us() -> f64 {

@@ -13,16 +13,18 @@
 //! ```
 //!
 //! What this cannot see: a writer who writes within the clock tick in which the file was opened (4 ms on most kernels).
-//! A read that has begun cannot be stopped; it is asked once before. `io_uring` is not here: where each read has a thread that waits
-//! for it, it is no faster (`docs/decisions/0019`).
+//! A read that has begun cannot be stopped; it is asked once before. Where each read has a thread that waits for it, `io_uring` is no
+//! faster (`docs/decisions/0019`); small reads that come together go by a ring (`rings`, `docs/decisions/0060`).
 
 mod direct;
+mod rings;
 mod room;
 mod seen;
 
 use crate::tree::shown;
-use crate::{Error, Meta, Storage, Until};
+use crate::{Error, Meta, ReadOne, Storage, Until};
 use direct::Direct;
+use rings::Place;
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -42,6 +44,8 @@ pub struct FileStorage {
     version: FileVersion,
     /// The way past the cache, where there is one; decided by the first read.
     direct: OnceLock<Option<Direct>>,
+    /// Whether several reads at once overlap; decided by the first read.
+    overlaps: OnceLock<bool>,
     reads_direct: AtomicU64,
     reads_cached: AtomicU64,
 }
@@ -105,8 +109,8 @@ impl FileStorage {
             version: Some(told.into()),
             endpoint: metadata.dev(),
         };
-        let (direct, reads_direct, reads_cached) = Default::default();
-        Ok(Self { meta, file, version, direct, reads_direct, reads_cached })
+        let (direct, overlaps, reads_direct, reads_cached) = Default::default();
+        Ok(Self { meta, file, version, direct, overlaps, reads_direct, reads_cached })
     }
 
     /// Which ways were taken until now.
@@ -117,11 +121,16 @@ impl FileStorage {
         }
     }
 
-    /// One read of the system, whichever way is right for it.
-    fn read_some(&self, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    /// The way past the cache, if this file has one.
+    fn direct(&self) -> Option<&Direct> {
         let len = self.meta.len;
         let past = || (!room::is_kept(len)).then(|| Direct::of(&self.file, len)).flatten();
-        if let Some(direct) = self.direct.get_or_init(past)
+        self.direct.get_or_init(past).as_ref()
+    }
+
+    /// One read of the system, whichever way is right for it.
+    fn read_some(&self, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if let Some(direct) = self.direct()
             && let Some(read) = direct.read_some(&self.file, offset, into)
         {
             self.reads_direct.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +190,59 @@ impl Storage for FileStorage {
                 Err(error) => return Err(self.failed(error)),
             }
         }
+        if at > offset {
+            // File systems that can be read past the cache do; and to ask would bring a page into it.
+            let is_past = self.reads_direct.load(Ordering::Relaxed) > 0;
+            self.overlaps.get_or_init(|| is_past || rings::overlap(&self.file, offset));
+        }
         self.unchanged()
+    }
+
+    fn at_once(&self) -> usize {
+        let overlaps = self.overlaps.get().is_some_and(|overlaps| *overlaps) && !rings::are_refused();
+        if overlaps { rings::AT_ONCE } else { 1 }
+    }
+
+    fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
+        for reads in reads.chunks_mut(self.at_once()) {
+            self.read_together(reads, until);
+        }
+    }
+}
+
+impl FileStorage {
+    /// Makes some reads at once, and alone those that did not come whole so.
+    fn read_together(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
+        let bytes = |read: &ReadOne<'_, '_>| read.into.iter().map(|slice| slice.len()).sum::<usize>();
+        let past: Vec<Option<&Direct>> = reads
+            .iter()
+            .map(|read| self.direct().filter(|direct| direct.takes_whole(&self.file, read.offset, read.into)))
+            .collect();
+        let mut came = vec![0; reads.len()];
+        if reads.len() > 1 && until.check(&self.meta.name).is_ok() {
+            let places = reads.iter_mut().zip(&past).map(|(read, past)| Place {
+                file: past.map_or(&self.file, |direct| direct.file()),
+                offset: read.offset,
+                into: &mut *read.into,
+            });
+            came = rings::read_all(&mut places.collect::<Vec<_>>());
+        }
+        let is_whole = |read: &ReadOne<'_, '_>, came: usize| came > 0 && came == bytes(read);
+        let any = reads.iter().zip(&came).any(|(read, came)| is_whole(read, *came));
+        // Once for all of them: it is later than each.
+        let unchanged = if any { self.unchanged() } else { Ok(()) };
+        for ((read, came), past) in reads.iter_mut().zip(came).zip(past) {
+            if !is_whole(read, came) {
+                read.outcome = self.read_at(read.offset, read.into, until);
+                continue;
+            }
+            if let Some(direct) = past {
+                direct.came(read.offset, came as u64);
+            }
+            let counter = if past.is_some() { &self.reads_direct } else { &self.reads_cached };
+            counter.fetch_add(1, Ordering::Relaxed);
+            read.outcome = unchanged.clone();
+        }
     }
 }
 
@@ -258,6 +319,59 @@ mod tests {
         let storage = FileStorage::open(&path).unwrap();
         storage.read_at(0, &mut slices, &Until::after(Duration::from_secs(9))).unwrap();
         assert_eq!(buffer, bytes);
+    }
+
+    #[test]
+    fn reads_that_go_together_bring_what_each_would_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("many");
+        let bytes: Vec<u8> = (0..1_000_003u32).map(|at| (at.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+        let until = Until::after(Duration::from_secs(9));
+        for kept in [true, false] {
+            std::fs::write(&path, &bytes).unwrap();
+            let storage = FileStorage::open(&path).unwrap();
+            let storage = if kept { storage } else { storage.not_kept() };
+            assert_eq!(storage.at_once(), 1, "nothing is known of it");
+            assert_eq!(read(&storage, 0, 5).unwrap(), bytes[..5]);
+            if storage.at_once() == 1 {
+                println!("skipped: no io_uring here, or a file system whose reads do not overlap");
+            }
+            // 40 of them: more than a ring has room for; of other lengths, in two slices each, and one beyond the end.
+            let places: Vec<_> = (0..40).map(|n| (n * 24_989, 3 + n * 613)).collect();
+            let mut buffers: Vec<_> = places.iter().map(|(_, len)| vec![0; *len]).collect();
+            let mut slices: Vec<_> = buffers
+                .iter_mut()
+                .map(|buffer| {
+                    let (first, second) = buffer.split_at_mut(3);
+                    [IoSliceMut::new(first), IoSliceMut::new(second)]
+                })
+                .collect();
+            let name = storage.meta().name.clone();
+            let mut reads: Vec<_> = slices
+                .iter_mut()
+                .zip(&places)
+                .map(|(slices, (at, _))| ReadOne::new(&name, *at as u64, slices))
+                .collect();
+            storage.read_each(&mut reads, &until);
+            let outcomes: Vec<_> = reads.into_iter().map(|read| read.outcome).collect();
+            for (((at, len), outcome), buffer) in places.into_iter().zip(outcomes).zip(buffers) {
+                if at + len > bytes.len() {
+                    assert!(matches!(outcome, Err(Error::Wrong { .. })), "{outcome:?}");
+                } else {
+                    outcome.unwrap();
+                    assert_eq!(buffer, bytes[at..][..len], "{at}");
+                }
+            }
+            // Of a file that changed, none.
+            std::thread::sleep(Duration::from_millis(20));
+            File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
+            let mut buffers = [[0; 8]; 4];
+            let mut slices = buffers.each_mut().map(|buffer| [IoSliceMut::new(buffer)]);
+            let mut reads: Vec<_> =
+                slices.iter_mut().map(|slices| ReadOne::new(&name, 4096, slices)).collect();
+            storage.read_each(&mut reads, &until);
+            assert!(reads.iter().all(|read| matches!(read.outcome, Err(Error::Changed { .. }))));
+        }
     }
 
     #[test]

@@ -89,21 +89,12 @@ impl Direct {
     ) -> Option<io::Result<usize>> {
         let slices = into.len().min(SLICES_MAX - 1);
         let into = &mut into[..slices];
-        let bytes = into.iter().map(|slice| slice.len() as u64).sum();
-        let wanted = !self.refused.load(Ordering::Relaxed)
-            && self.fits(offset, bytes, into)
-            && !self.seen.has_all(offset, bytes);
-        if !wanted {
-            return None;
-        }
-        let read = match cached_pages(file, offset, bytes) {
-            Ok(0) => self.read(offset, into),
-            Ok(_) => return None,
-            Err(error) => Err(error),
-        };
+        let takes = self.takes(file, offset, into);
+        let read = takes.and_then(|takes| if takes { self.read(offset, into).map(Some) } else { Ok(None) });
         match read {
             Ok(read) => {
-                self.seen.add(offset, read as u64);
+                let read = read?;
+                self.came(offset, read as u64);
                 Some(Ok(read))
             }
             Err(error) if is_refusal(&error) => {
@@ -112,6 +103,31 @@ impl Direct {
             }
             Err(error) => Some(Err(error)),
         }
+    }
+
+    /// The descriptor that goes past the cache.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether this is the way for a read, and it ends on a block.
+    pub(super) fn takes_whole(&self, file: &File, offset: u64, into: &[IoSliceMut<'_>]) -> bool {
+        let is_even = into.last().is_some_and(|last| last.len().is_multiple_of(self.alignment.block));
+        is_even && self.takes(file, offset, into).unwrap_or(false)
+    }
+
+    /// These bytes were read past the cache.
+    pub(super) fn came(&self, offset: u64, bytes: u64) {
+        self.seen.add(offset, bytes);
+    }
+
+    /// Whether this is the way for a read.
+    fn takes(&self, file: &File, offset: u64, into: &[IoSliceMut<'_>]) -> io::Result<bool> {
+        let bytes = into.iter().map(|slice| slice.len() as u64).sum();
+        let wanted = !self.refused.load(Ordering::Relaxed)
+            && self.fits(offset, bytes, into)
+            && !self.seen.has_all(offset, bytes);
+        Ok(wanted && cached_pages(file, offset, bytes)? == 0)
     }
 
     fn fits(&self, offset: u64, bytes: u64, into: &[IoSliceMut<'_>]) -> bool {
