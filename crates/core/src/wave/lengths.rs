@@ -12,7 +12,8 @@
 //! With 85 % demanded, the answer is 131: 112 certain pages may carry 19 in vain. Once sixteen came so far, and differ by no more than one
 //! page in sixteen, the next is taken to end where they did, and the answer is 112. A uniformly random reader leaves only runs of one
 //! read, so the answer for a fresh read is 0. Where fewer than four runs came so far they only say where this one may end: a window is cut by
-//! them, and not raised, if its reader reads nowhere else. Where none did there is no answer.
+//! them, and not raised, if its reader reads nowhere else; before four have ended, by two or three that are alike. Where none did there is no
+//! answer.
 //!
 //! Runs that go down are asked about runs that went down: a footer is read so, and how far its file's columns go up is no news of it.
 //!
@@ -138,13 +139,20 @@ impl Lengths {
         few.then(|| PageCount((near(left[left.len() - 1]) - progress).min(most.0)))
     }
 
-    /// The same by those few that came so far where others ended before: they say where this one may end, not how far it is sure to go. `None`
-    /// where there are none, or enough for [`Self::promise`].
+    /// The same by those few that came so far where others ended before, or that are alike where none did: they say where this one may end, not
+    /// how far it is sure to go. `None` where there are none, or enough for [`Self::promise`].
     pub(crate) fn may_end(&self, progress: u64, most: PageCount) -> Option<PageCount> {
         let left = self.witnesses(progress);
-        let few = self.known() && (1..WITNESSES_MIN).contains(&left.len());
+        let enough = if self.known() { !left.is_empty() } else { left.len() > 1 && are_alike(left) };
+        let few = enough && left.len() < WITNESSES_MIN;
         few.then(|| used(left, progress, most, USED_PERCENT))
     }
+}
+
+/// Whether runs, by length, differ by no more than one page in [`NEAR`].
+fn are_alike(left: &[u32]) -> bool {
+    let (shortest, longest) = (u64::from(left[0]), u64::from(left[left.len() - 1]));
+    shortest + shortest / NEAR >= longest
 }
 
 /// The largest window, at most `most` pages, of which at least `used_percent` is used on average if a run that has come `progress` pages is one
@@ -168,9 +176,8 @@ fn used(left: &[u32], progress: u64, most: PageCount, used_percent: u64) -> Page
         below += l;
     }
     // Where they are alike, the next one ends there too.
-    let (shortest, longest) = (u64::from(left[0]), u64::from(left[left.len() - 1]));
-    if left.len() >= ALIKE_MIN && shortest + shortest / NEAR >= longest {
-        return PageCount((longest - progress).min(most.0));
+    if left.len() >= ALIKE_MIN && are_alike(left) {
+        return PageCount((u64::from(left[left.len() - 1]) - progress).min(most.0));
     }
     // Past the longest run, what is used stays at `below`.
     let w = (100 * below).checked_div(demanded).unwrap_or(0);
@@ -227,11 +234,10 @@ mod tests {
         assert_eq!(says(100), (true, None));
         assert_eq!(says(300), (false, Some(PageCount(28))));
         assert_eq!(says(401), (false, None));
-        assert_eq!(
-            after(&[20, 20, 400]).may_end(300, PageCount(999)),
-            None,
-            "three are too few to say anything"
-        );
+        let early = |runs: &[u64], progress| after(runs).may_end(progress, PageCount(999)).map(|w| w.0);
+        assert_eq!(early(&[20, 20, 400], 300), None, "of three that ended one is too few");
+        assert_eq!((early(&[400], 300), early(&[300, 400], 100)), (None, None), "one, and two that differ");
+        assert_eq!((early(&[80, 81], 60), early(&[80, 81], 82)), (Some(24), None), "two that are alike");
     }
 
     #[test]
