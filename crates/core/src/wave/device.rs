@@ -19,6 +19,7 @@ use super::crawls::{Crawls, Round};
 use super::glides::{Glides, is_glide};
 use super::jumps::{Arrival, Jumps};
 use super::shares::UNITS_FIRST;
+use super::sizes::Sizes;
 use crate::units::{Bytes, Nanos, PageCount};
 
 /// Requests in flight that even an unknown or busy device gets: two for each of a few streams.
@@ -72,6 +73,7 @@ pub(crate) struct Device {
     round: Round,
     rate: u64,
     crawls: Crawls,
+    sizes: Sizes,
     /// Bytes a second of the fastest request that says anything of it.
     carried: u64,
     /// Since when requests have been under way without a pause, and their bytes;
@@ -104,6 +106,7 @@ impl Default for Device {
             round: Round::default(),
             rate: 0,
             crawls: Crawls::default(),
+            sizes: Sizes::default(),
             carried: 0,
             burst_since: Nanos(0),
             burst_bytes: 0,
@@ -338,6 +341,9 @@ impl Device {
         let room =
             self.in_flight < self.flight_max.saturating_add(FLIGHT_FOR_WAITING * waiting).min(FLIGHT_MAX);
         self.limited |= !room;
+        if !room {
+            self.sizes.limited();
+        }
         room
     }
 
@@ -360,6 +366,11 @@ impl Device {
             Some(latency) if took < latency => 0,
             _ => RATE_MAX,
         }
+    }
+
+    /// Pages of the smallest request that a window is cut into: 32, or more where that was seen to bring more (sizes.rs).
+    pub(super) fn piece_min(&self) -> u64 {
+        self.sizes.pages(PIECE_MIN)
     }
 
     /// How many more of ours may go out; one where none may.
@@ -403,6 +414,7 @@ impl Device {
             self.jumps.begun(now);
             (self.burst_since, self.burst_bytes) = (now, 0);
             self.round = Round::begins(now);
+            self.sizes.begins(now);
         }
         self.in_flight += 1;
         self.jumping += u32::from(jump);
@@ -441,6 +453,9 @@ impl Device {
         self.finished += 1;
         self.slow += u32::from(slow);
         self.round.came(bytes, jump);
+        let one_by_one = !self.overlaps() && !self.glides();
+        let matters = one_by_one && PageCount(self.piece_min()).bytes().0 < 2 * self.bytes_per_latency().0;
+        self.sizes.came(now, bytes, PIECE_MIN, self.in_flight, jump, matters);
         let round = self.round.took(now);
         if round.0 >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
             // The best rate forgets by 1/16 a round.

@@ -68,6 +68,7 @@ mod reach;
 mod rent;
 mod sending;
 mod shares;
+mod sizes;
 mod stream;
 mod strides;
 mod sweep;

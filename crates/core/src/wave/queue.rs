@@ -340,7 +340,8 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
 /// not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late, since it will be more when they come,
 /// up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is
-/// room for. Up to half of what one connection carries in a latency, at least 128 KiB, at most what the driver can send it.
+/// room for. Up to half of what one connection carries in a latency, at least 128 KiB, or more where that was seen to bring more (sizes.rs) up to a
+/// thirty-second of what may be out, at most what the driver can send it.
 ///
 /// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 8 MiB out 512 KiB, then 1 MiB;
 /// 1 MiB at once where the program said that it needs 64 MiB.
@@ -351,7 +352,8 @@ pub(super) fn piece_pages(queue: &Queue, wanted: Option<&Wanted>, unread: PageCo
     let needed = wanted.filter(|_| device.trip_pages() == 0).map_or(0, Wanted::needed);
     let each = if needed > 0 { (queue.urgent.needed + needed) / u64::from(device.room()) } else { 0 };
     let out = if device.is_far() { (2 * unread.0).min(most.0) } else { unread.0 };
-    let worth = passing.max(carried.min(each.max(out / 32))).max(1);
+    let tried = device.piece_min().min(most.0 / 32);
+    let worth = passing.max(carried.min(each.max(out / 32))).max(tried).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
     worth.clamp(PIECE_MIN.0, request_max.max(PIECE_MIN.0)).min(request_max.max(1))
 }
