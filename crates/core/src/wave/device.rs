@@ -453,8 +453,7 @@ impl Device {
         self.finished += 1;
         self.slow += u32::from(slow);
         self.round.came(bytes, jump);
-        let one_by_one = !self.overlaps() && !self.glides();
-        let matters = one_by_one && PageCount(self.piece_min()).bytes().0 < 2 * self.bytes_per_latency().0;
+        let matters = self.may_idle(self.piece_min());
         self.sizes.came(now, bytes, PIECE_MIN, self.in_flight, jump, matters);
         let round = self.round.took(now);
         if round.0 >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
@@ -496,6 +495,13 @@ impl Device {
     pub(crate) fn glided(&self, bytes: Bytes, took: Nanos, behind: bool) -> bool {
         let stood = || self.weighed_head() && took.0 <= 2 * self.carrying_ns(bytes.0);
         self.latency().is_some_and(|lone| is_glide(took, lone.0)) && (behind || stood())
+    }
+
+    /// Whether the device may stand idle between requests of so many pages: they are less than passes in two latencies, it is not known to serve
+    /// many at once, nor to stand before what is read on.
+    pub(super) fn may_idle(&self, pages: u64) -> bool {
+        let small = PageCount(pages).bytes().0 < 2 * self.bytes_per_latency().0;
+        small && !self.overlaps() && !self.glides()
     }
 
     /// Whether jumps of several requests were seen to take their time.

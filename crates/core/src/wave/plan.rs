@@ -455,7 +455,7 @@ impl Wave {
         let down = s.course == Course::Backward;
         let out = s.out();
         let step = if self.stays(s) || s.hops { target.div_ceil(2) } else { self.step(f, target) };
-        let target = self.cut(f, s, target);
+        let target = self.cut(f, s, target, why);
         let little = if self.trip(f) > 0 { step / 16 } else { step / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };
         let urgent = core::mem::take(&mut s.waited) || out == 0;

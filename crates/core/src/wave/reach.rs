@@ -42,6 +42,8 @@ const STAYS: u64 = 8;
 pub(super) const PROMISE: u64 = 4;
 /// What is read again is kept longer, and leaves less room to what is read once: a quarter of a share.
 const AGAIN: u64 = 4;
+/// Nothing else has cut a window.
+const ENOUGH: &str = "R13 all that the device can use";
 /// Parts in which a window is pushed on at most where memory is short.
 const PARTS: u64 = 8;
 
@@ -84,15 +86,23 @@ impl Wave {
         q.device.trip_pages() == 0 && self.room() < carried
     }
 
-    /// `target`, less what reaches into one more request: where memory is short each of them counts, and they are cut at multiples of the
-    /// smallest. A stream at page 1000 that may have 1024 ahead has [1000, 2016).
-    pub(super) fn cut(&self, f: &File, s: &Stream, target: u64) -> u64 {
-        if target < PARTS * PIECE_MIN.0 || !self.is_short(f) {
+    /// `target`, less what reaches into one more request, which are cut at multiples of their size: where memory is short each of them counts, and
+    /// where the device may stand idle between them one of a page takes as long as one of many. Then only of a window that nothing else has cut:
+    /// what is left of a run is wanted whole. A stream at page 1000 that may have 1024 ahead has [1000, 2016).
+    pub(super) fn cut(&self, f: &File, s: &Stream, target: u64, why: Why) -> u64 {
+        let Some(q) = self.queues.get(&f.device) else { return target };
+        let piece = if self.is_short(f) {
+            PIECE_MIN.0
+        } else {
+            piece_pages(q, None, PageCount(self.unread), PageCount(self.room()))
+        };
+        let counts = self.is_short(f) || why == Why(ENOUGH) && q.device.may_idle(piece);
+        if !counts || target < PARTS * piece {
             return target;
         }
         let end = match s.course {
-            Course::Backward => s.next.saturating_sub(target).next_multiple_of(PIECE_MIN.0),
-            _ => s.next.saturating_add(target) / PIECE_MIN.0 * PIECE_MIN.0,
+            Course::Backward => s.next.saturating_sub(target).next_multiple_of(piece),
+            _ => s.next.saturating_add(target) / piece * piece,
         };
         end.abs_diff(s.next)
     }
@@ -147,7 +157,7 @@ impl Wave {
         // A run whose end is known, and is no farther than others were, leaves nothing in vain however much of it is out.
         let end_is_known = f.believes_looks() && target == s.to_look() && target <= f.runs().longest();
         if enough < target && !end_is_known {
-            (target, why) = (enough, Why("R13 all that the device can use"));
+            (target, why) = (enough, Why(ENOUGH));
         }
         let share = if s.reads_again() { share - share / AGAIN } else { share };
         let share = stays.map_or(share, |window| share.max(window));
@@ -361,12 +371,32 @@ mod tests {
         wave.memory_believed = 2048;
         assert_eq!(f(&wave), (32, 1024));
         let mut s = Stream::seed(FileId(0), 999, 1, Nanos(0));
-        let cut = |s: &Stream, target| wave.cut(&wave.files[&FileId(0)], s, target);
+        let cut = |s: &Stream, target| wave.cut(&wave.files[&FileId(0)], s, target, Why("R2 next"));
         assert_eq!((cut(&s, 1024), cut(&s, 200)), (1016, 200));
         (s.course, s.next) = (Course::Backward, 2000);
         assert_eq!(cut(&s, 1024), 2000 - 992);
         wave.memory_believed = 262_144;
         assert!(f(&wave).0 >= 100, "{:?}", f(&wave));
+    }
+
+    /// A device of 8 ms of which nobody knows how many requests it serves at once, and one that serves sixteen: a stream at page 1000 that may have
+    /// 1000 ahead, in requests of 32 pages.
+    #[test]
+    fn where_a_device_may_idle_no_request_is_of_a_few_pages() {
+        let cut = |device, why: &'static str| {
+            let (mut wave, _) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = device;
+            let s = Stream::seed(FileId(0), 999, 1, Nanos(0));
+            wave.cut(&wave.files[&FileId(0)], &s, 1000, Why(why))
+        };
+        let unknown = || {
+            let mut device = super::super::device::Device::default();
+            device.timed_alone(Nanos::from_ms(8));
+            device
+        };
+        assert_eq!(cut(unknown(), super::ENOUGH), 1984 - 1000);
+        assert_eq!(cut(unknown(), "R9 runs here ended"), 1000);
+        assert_eq!(cut(play(16, 8_000, 500), super::ENOUGH), 1000);
     }
 
     /// A head of 8 ms that carries 100 MB/s: reads of 64 KiB, 384 KiB and 1 MiB.
