@@ -36,6 +36,8 @@ pub(super) const FEW: u64 = 8;
 const STAYED_IN: u8 = 3;
 /// A read is large if it is more than one part in so many of what its stream may have.
 const LARGE: u64 = 4;
+/// Requests that a stream has ahead of it at least, into however many all that the device can use is parted.
+const EACH_MIN: u64 = 4;
 /// Part of a trip that is enough ahead of a reader with whom a head stays: 97 pages on hdd.
 const STAYS: u64 = 8;
 /// A run is taken to go on for at most so many times what it has come; for one part in so many of it where its reader need not wait.
@@ -253,8 +255,9 @@ impl Wave {
         if s.request > part { 2 * s.request } else { part }
     }
 
-    /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; on a head what it
-    /// stays for while others wait, 3,200 pages on hdd. A device that answers soon is given, in all, half as much again as it carries
+    /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; of which each of the streams that
+    /// one reader goes between has its part, and four requests at least, where answers are not late; on a head what it stays for while others
+    /// wait, 3,200 pages on hdd. A device that answers soon is given, in all, half as much again as it carries
     /// until the driver has told of it, or in four latencies: where that takes up to 20 ms 3,700 pages on ssd and 1,900 on nfs, where it is
     /// told at once 73 and 183. What is out beyond that is in vain when its reader ends.
     pub(super) fn enough(&self, f: &File) -> u64 {
@@ -264,7 +267,10 @@ impl Wave {
             return SLICE_TRIPS * trip;
         }
         let piece = piece_pages(q, None, PageCount(self.unread), PageCount(self.room()));
-        let enough = 2 * u64::from(q.device.flight_max()) * piece;
+        let all = 2 * u64::from(q.device.flight_max()) * piece;
+        let (readers, streams) = ((self.latest.len() as u64).max(1), self.active().max(1));
+        let each = (all * readers / streams).max(EACH_MIN * piece).min(all);
+        let enough = if self.is_far(f) { all } else { each };
         match (q.device.latency(), q.device.rate()) {
             (Some(latency), Some(rate)) if self.is_near(f) => {
                 let until = (latency + self.config.seen_within).0.max(LATENCIES * latency.0);
@@ -455,18 +461,23 @@ mod tests {
     }
 
     /// Four at once of 128 KiB in 1 ms each, 524 MB/s: 2.1 MB in four latencies and half as much again are 768 pages for four streams.
-    /// Told up to 20 ms later they would be given 4,000, but for what is enough for any device.
+    /// Told up to 20 ms later they would be given 4,000, but for what is enough for any device: 512, of which one reader who goes between all four
+    /// has a part for each, and four readers all of it each.
     #[test]
     fn who_is_told_at_once_needs_less_ahead() {
-        let enough = |seen_ms: u64, streams: u64| {
+        let enough = |seen_ms: u64, streams: u64, readers: u32| {
             let (mut wave, _) = fetched_ahead(Extent::new(256, 400), 300);
+            for actor in 0..readers {
+                wave.handle(Nanos(0), Input::Read { file: FileId(0), pages: Extent::new(256, 1), actor });
+            }
             wave.config.seen_within = Nanos::from_ms(seen_ms);
             wave.queue(0).device = play(4, 1_000, 500);
             wave.active_now = streams;
             wave.enough(&wave.files[&FileId(0)])
         };
-        assert_eq!([0, 2, 20].map(|seen_ms| enough(seen_ms, 4)), [192, 192, 512]);
-        assert_eq!(enough(0, 32), 64, "two requests each, however many they are");
+        assert_eq!([0, 2, 20].map(|seen_ms| enough(seen_ms, 4, 4)), [192, 192, 512]);
+        assert_eq!([0, 2, 20].map(|seen_ms| enough(seen_ms, 4, 1)), [128; 3]);
+        assert_eq!(enough(0, 32, 32), 64, "two requests each, however many they are");
     }
 
     /// 128 MiB are 54 pages for each of 300 streams, so that 95 may be asked for; 65 and 114 for each of 250. A head of 8 ms stays
