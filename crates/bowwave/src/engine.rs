@@ -277,8 +277,12 @@ impl Engine {
         for (request, outcome) in requests.iter().zip(&mut outcomes) {
             let own = at..at + request.len();
             at = own.end;
-            if outcome.is_err() && request.iter().any(|flight| flight.is_demand()) {
+            let Err(error) = outcome else { continue };
+            if request.iter().any(|flight| flight.is_demand()) {
                 *outcome = self.bring(request, &mut runs[own]);
+            } else if error.transient() {
+                // Whoever comes to want it before it has landed asks anew: an error that may pass is not his.
+                *outcome = Err(Error::Cancelled { object: file.meta.name.clone() });
             }
         }
         outcomes
