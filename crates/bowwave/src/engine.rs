@@ -280,9 +280,8 @@ impl Engine {
             let Err(error) = outcome else { continue };
             if request.iter().any(|flight| flight.is_demand()) {
                 *outcome = self.bring(request, &mut runs[own]);
-            } else if error.transient() {
-                // Whoever comes to want it before it has landed asks anew: an error that may pass is not his.
-                *outcome = Err(Error::Cancelled { object: file.meta.name.clone() });
+            } else {
+                *outcome = Err(unwanted(file, error.clone()));
             }
         }
         outcomes
@@ -369,8 +368,7 @@ impl Engine {
                 return Err(error);
             }
             if !wanted() {
-                // Whoever comes to want it before it has landed asks anew: an error that may pass is not his.
-                return Err(Error::Cancelled { object: file.meta.name.clone() });
+                return Err(unwanted(file, error));
             }
             std::thread::sleep(pause);
         }
@@ -401,6 +399,11 @@ impl Engine {
         let percent = 50 + (x >> 33) % 101;
         BACKOFF * (1 << (attempt - 1).min(4)) * percent as u32 / 100
     }
+}
+
+/// What is told of a read that nobody waited for. Whoever comes to want it before it has landed asks anew: an error that may pass is not his.
+fn unwanted(file: &FileShared, error: Error) -> Error {
+    if error.transient() { Error::Cancelled { object: file.meta.name.clone() } } else { error }
 }
 
 /// A storage is being asked.

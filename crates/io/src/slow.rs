@@ -40,7 +40,7 @@ struct Running {
     thread: Option<JoinHandle<()>>,
     /// Of the objects on it.
     endpoint: u64,
-    /// Requests that it serves at a time, where it has no head: whoever makes as many of a thread loses nothing.
+    /// Requests that it serves at a time: whoever makes as many of a thread loses nothing.
     at_once: usize,
 }
 
@@ -94,7 +94,7 @@ impl SlowDevice {
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
-        let at_once = if model.head.is_some() { 1 } else { model.slots as usize };
+        let at_once = model.slots as usize;
         let running = shared.clone();
         let thread = thread::Builder::new().name("device".into()).spawn(move || {
             hurry(Haste::Answer);
@@ -219,8 +219,7 @@ impl<S: Storage> Storage for SlowStorage<S> {
     }
 
     fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
-        let bytes = |read: &ReadOne<'_, '_>| read.into.iter().map(|slice| slice.len() as u64).sum();
-        let requests = reads.iter().map(|read| (self.address.saturating_add(read.offset), bytes(read)));
+        let requests = reads.iter().map(|read| (self.address.saturating_add(read.offset), read.bytes()));
         let readers = self.device.submit_all(requests);
         self.inner.read_each(reads, until);
         for (read, reader) in reads.iter_mut().zip(readers) {

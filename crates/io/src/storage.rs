@@ -107,6 +107,11 @@ impl<'a, 'b> ReadOne<'a, 'b> {
     pub fn new(object: &Arc<str>, offset: u64, into: &'a mut [IoSliceMut<'b>]) -> Self {
         Self { offset, into, outcome: Err(Error::Cancelled { object: object.clone() }) }
     }
+
+    /// Bytes that it asks for.
+    pub fn bytes(&self) -> u64 {
+        self.into.iter().map(|slice| slice.len() as u64).sum()
+    }
 }
 
 impl<S: Storage + ?Sized> Storage for Arc<S> {

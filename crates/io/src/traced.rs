@@ -108,8 +108,7 @@ impl<S: Storage> Storage for TracedStorage<S> {
 
     fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
         // A storage may shorten slices that it fills.
-        let bytes = |read: &ReadOne<'_, '_>| read.into.iter().map(|slice| slice.len() as u64).sum();
-        let asked: Vec<u64> = reads.iter().map(bytes).collect();
+        let asked: Vec<u64> = reads.iter().map(ReadOne::bytes).collect();
         let begun = Instant::now();
         self.inner.read_each(reads, until);
         for (read, bytes) in reads.iter().zip(asked) {

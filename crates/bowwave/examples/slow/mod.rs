@@ -93,11 +93,10 @@ impl SlowDevice {
 
     /// Returns when the device has carried these bytes.
     fn pass(&self, address: u64, bytes: u64) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.model.head.is_none() {
-            return self.pass_slots(address, bytes);
+            return self.sleep(self.submit(&[(address, bytes)]));
         }
+        self.count(&[(address, bytes)]);
         let done = Arc::new(AtomicBool::new(false));
         {
             let mut state = self.state.lock().expect("nobody panics here");
@@ -114,13 +113,14 @@ impl SlowDevice {
 }
 
 impl SlowDevice {
-    /// Where there is no head the end of a request is known when it comes: whoever made it sleeps until then.
-    fn pass_slots(&self, address: u64, bytes: u64) {
-        self.sleep(self.submit(&[(address, bytes)]));
+    fn count(&self, requests: &[(u64, u64)]) {
+        self.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(requests.iter().map(|(_, bytes)| bytes).sum(), Ordering::Relaxed);
     }
 
-    /// Requests that come at once; when the last of them is done, and how many wait.
+    /// Requests that come at once, where there is no head: when the last of them is done, for that is known then, and how many wait.
     fn submit(&self, requests: &[(u64, u64)]) -> (Nanos, usize) {
+        self.count(requests);
         let mut state = self.state.lock().expect("nobody panics here");
         let (first, now) = (state.next, self.now());
         while state.device.complete(now).is_some() {}
@@ -134,6 +134,7 @@ impl SlowDevice {
         (due, state.device.upcoming().count())
     }
 
+    /// Whoever made requests sleeps until they are done.
     fn sleep(&self, (due, waiting): (Nanos, usize)) {
         let awake = if waiting <= FEW { AWAKE } else { AWAKE_AMONG_MANY };
         let left = Duration::from_nanos(due.since(self.now()).0);
@@ -190,7 +191,7 @@ impl Storage for SlowFile {
     }
 
     fn at_once(&self) -> usize {
-        if self.device.model.head.is_some() { 1 } else { self.device.model.slots as usize }
+        self.device.model.slots as usize
     }
 
     fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
@@ -198,8 +199,6 @@ impl Storage for SlowFile {
             .iter_mut()
             .map(|read| ((self.number << 36) + read.offset, self.fill(read.offset, read.into)))
             .collect();
-        self.device.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
-        self.device.bytes.fetch_add(requests.iter().map(|(_, bytes)| bytes).sum(), Ordering::Relaxed);
         self.device.sleep(self.device.submit(&requests));
         for read in reads {
             read.outcome = until.check(&self.meta.name);

@@ -23,8 +23,8 @@ const ROUNDS_MIN: u32 = 2;
 pub(super) struct Round {
     start: Nanos,
     bytes: u64,
-    requests: u64,
-    jumps: u64,
+    pub(super) requests: u64,
+    pub(super) jumps: u64,
 }
 
 impl Round {

@@ -370,7 +370,7 @@ impl Device {
 
     /// Pages of the smallest request that a window is cut into: 32, or more where that was seen to bring more (sizes.rs).
     pub(super) fn piece_min(&self) -> u64 {
-        self.sizes.pages(PIECE_MIN)
+        self.sizes.pages()
     }
 
     /// How many more of ours may go out; one where none may.
@@ -454,7 +454,7 @@ impl Device {
         self.slow += u32::from(slow);
         self.round.came(bytes, jump);
         let matters = self.may_idle(self.piece_min());
-        self.sizes.came(now, bytes, PIECE_MIN, self.in_flight, jump, matters);
+        self.sizes.came(now, bytes, self.in_flight, jump, matters);
         let round = self.round.took(now);
         if round.0 >= ROUND_NS_MIN.max(2 * self.latency().map_or(0, |l| l.0)) {
             // The best rate forgets by 1/16 a round.

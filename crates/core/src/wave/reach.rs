@@ -92,14 +92,17 @@ impl Wave {
     /// where the device may stand idle between them one of a page takes as long as one of many. Then only of a window that nothing else has cut:
     /// what is left of a run is wanted whole. A stream at page 1000 that may have 1024 ahead has [1000, 2016).
     pub(super) fn cut(&self, f: &File, s: &Stream, target: u64, why: Why) -> u64 {
-        let Some(q) = self.queues.get(&f.device) else { return target };
         let piece = if self.is_short(f) {
             PIECE_MIN.0
         } else {
-            piece_pages(q, None, PageCount(self.unread), PageCount(self.room()))
+            let Some(q) = self.queues.get(&f.device).filter(|_| why == Why(ENOUGH)) else { return target };
+            let piece = self.piece(q);
+            if !q.device.may_idle(piece) {
+                return target;
+            }
+            piece
         };
-        let counts = self.is_short(f) || why == Why(ENOUGH) && q.device.may_idle(piece);
-        if !counts || target < PARTS * piece {
+        if target < PARTS * piece {
             return target;
         }
         let end = match s.course {
@@ -266,7 +269,7 @@ impl Wave {
         if trip > 0 {
             return SLICE_TRIPS * trip;
         }
-        let piece = piece_pages(q, None, PageCount(self.unread), PageCount(self.room()));
+        let piece = self.piece(q);
         let all = 2 * u64::from(q.device.flight_max()) * piece;
         let (readers, streams) = ((self.latest.len() as u64).max(1), self.active().max(1));
         let each = (all * readers / streams).max(EACH_MIN * piece).min(all);
@@ -276,10 +279,15 @@ impl Wave {
                 let until = (latency + self.config.seen_within).0.max(LATENCIES * latency.0);
                 let carried = Bytes((rate / 1000).saturating_mul(until) / 1_000_000);
                 let in_all = PageCount::holding(carried).0 * 3 / 2;
-                enough.min((in_all / self.active().max(1)).max(2 * piece))
+                enough.min((in_all / streams).max(2 * piece))
             }
             _ => enough,
         }
+    }
+
+    /// Pages of a request to the queue's device of what nobody waits for.
+    fn piece(&self, queue: &Queue) -> u64 {
+        piece_pages(queue, None, PageCount(self.unread), PageCount(self.room()))
     }
 
     /// Pages that may be asked for where `pages` may be out: three quarters more on a head that seeks, for it fetches a window

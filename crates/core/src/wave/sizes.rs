@@ -16,11 +16,12 @@
 //! overlap, nor where who reads on need not wait (glides.rs), and only while one that is as large carries less than passes in two latencies: on ssd
 //! none is tried, and on s3 requests are of 1 MiB without it.
 
-use super::device::per_second;
+use super::crawls::Round;
+use super::device::PIECE_MIN;
 use crate::units::{Bytes, Nanos, PageCount};
 
 /// Requests of a stretch,
-const STRETCH: u32 = 16;
+const STRETCH: u64 = 16;
 /// of which so many must be of the size that is tried: the last of a window is what is left of it.
 const OF_ONE_SIZE: u32 = 12;
 /// What is twice as large must bring more by one part in so many; where some of them jumped by one in so many.
@@ -46,24 +47,27 @@ pub(super) struct Sizes {
 /// Requests that came back while others were under way all the time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
-    since: Nanos,
-    bytes: u64,
-    requests: u32,
+    round: Round,
     whole: u32,
-    jumps: u32,
     /// Others stood in line.
     limited: bool,
 }
 
+impl Stretch {
+    fn begins(now: Nanos) -> Self {
+        Self { round: Round::begins(now), ..Self::default() }
+    }
+}
+
 impl Sizes {
-    /// Pages of a request, where the smallest has `least`.
-    pub(super) fn pages(&self, least: PageCount) -> u64 {
-        least.0 << self.doublings
+    /// Pages of a request: of the smallest, doubled so often.
+    pub(super) fn pages(&self) -> u64 {
+        PIECE_MIN.0 << self.doublings
     }
 
     /// Nothing was under way until now.
     pub(super) fn begins(&mut self, now: Nanos) {
-        self.stretch = Stretch { since: now, ..Stretch::default() };
+        self.stretch = Stretch::begins(now);
         self.old = 0;
     }
 
@@ -72,36 +76,24 @@ impl Sizes {
         self.stretch.limited = true;
     }
 
-    /// A request came back that had jumped or not, and `in_flight` others are under way; `matters` if those of the present size may be too small,
-    /// the smallest being of `least` pages.
-    pub(super) fn came(
-        &mut self,
-        now: Nanos,
-        bytes: Bytes,
-        least: PageCount,
-        in_flight: u32,
-        jump: bool,
-        matters: bool,
-    ) {
+    /// A request came back that had jumped or not, and `in_flight` others are under way; `matters` if those of the present size may be too small.
+    pub(super) fn came(&mut self, now: Nanos, bytes: Bytes, in_flight: u32, jump: bool, matters: bool) {
         if self.old > 0 {
             self.old -= 1;
-            self.stretch = Stretch { since: now, ..Stretch::default() };
+            self.stretch = Stretch::begins(now);
             return;
         }
-        let stretch = &mut self.stretch;
-        stretch.bytes += bytes.0;
-        stretch.requests += 1;
-        stretch.jumps += u32::from(jump);
-        stretch.whole += u32::from(bytes >= PageCount(least.0 << self.doublings).bytes());
-        if stretch.requests < STRETCH {
+        self.stretch.round.came(bytes, jump);
+        self.stretch.whole += u32::from(bytes >= PageCount(self.pages()).bytes());
+        if self.stretch.round.requests < STRETCH {
             return;
         }
-        let ended = core::mem::replace(stretch, Stretch { since: now, ..Stretch::default() });
+        let ended = core::mem::replace(&mut self.stretch, Stretch::begins(now));
         if !ended.limited || ended.whole < OF_ONE_SIZE {
             return;
         }
-        let rate = per_second(Bytes(ended.bytes), now.since(ended.since));
-        let more = if ended.jumps > 0 { MORE_AMONG_JUMPS } else { MORE };
+        let rate = ended.round.rate(ended.round.took(now));
+        let more = if ended.round.jumps > 0 { MORE_AMONG_JUMPS } else { MORE };
         let doublings = self.doublings;
         match self.before.take() {
             Some(before) if rate < before.saturating_add(before / more) => {
@@ -109,7 +101,7 @@ impl Sizes {
                 self.rest = REST;
             }
             _ if self.rest > 0 => self.rest -= 1,
-            _ if matters && ended.jumps == 0 && self.doublings < DOUBLINGS_MAX => {
+            _ if matters && ended.round.jumps == 0 && self.doublings < DOUBLINGS_MAX => {
                 self.before = Some(rate);
                 self.doublings += 1;
             }
@@ -125,21 +117,19 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    const LEAST: PageCount = PageCount(32);
-
     /// What a device that carries `rate` bytes a second in all, `slots` at once, comes to after so many requests in order: KiB of each.
     fn kib_after(requests: u32, latency: Nanos, rate: u64, slots: u64, is_head: bool) -> u64 {
         let (mut sizes, mut now) = (Sizes::default(), Nanos(0));
         sizes.begins(now);
         for _ in 0..requests {
-            let bytes = PageCount(sizes.pages(LEAST)).bytes();
+            let bytes = PageCount(sizes.pages()).bytes();
             let carrying = bytes.0 * 1_000_000_000 / rate;
             let way = if is_head { 0 } else { latency.0 / slots };
             now += Nanos(carrying + way);
             sizes.limited();
-            sizes.came(now, bytes, LEAST, 8, false, true);
+            sizes.came(now, bytes, 8, false, true);
         }
-        sizes.pages(LEAST) * 4
+        sizes.pages() * 4
     }
 
     #[test]
@@ -160,10 +150,10 @@ mod tests {
                 if limited {
                     sizes.limited();
                 }
-                let now = Nanos::from_ms(u64::from(n));
-                sizes.came(now, PageCount(pages).bytes(), LEAST, 8, jump, matters);
+                let now = Nanos::from_ms(n);
+                sizes.came(now, PageCount(pages).bytes(), 8, jump, matters);
             }
-            sizes.pages(LEAST) > LEAST.0
+            sizes.pages() > PIECE_MIN.0
         };
         assert!(grown(32, true, false, true));
         assert!(!grown(8, true, false, true), "of other sizes");

@@ -183,8 +183,7 @@ impl Storage for Counted {
     }
 
     fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
-        let bytes = |read: &ReadOne<'_, '_>| read.into.iter().map(|slice| slice.len() as u64).sum();
-        let places: Vec<(u64, u64)> = reads.iter().map(|read| (read.offset, bytes(read))).collect();
+        let places: Vec<(u64, u64)> = reads.iter().map(|read| (read.offset, read.bytes())).collect();
         self.counted(&places, || self.slow.read_each(reads, until));
     }
 }

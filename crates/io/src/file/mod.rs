@@ -192,8 +192,8 @@ impl Storage for FileStorage {
         }
         if at > offset {
             // File systems that can be read past the cache do; and to ask would bring a page into it.
-            let is_past = self.reads_direct.load(Ordering::Relaxed) > 0;
-            self.overlaps.get_or_init(|| is_past || rings::overlap(&self.file, offset));
+            let is_past = || self.reads_direct.load(Ordering::Relaxed) > 0;
+            self.overlaps.get_or_init(|| is_past() || rings::overlap(&self.file, offset));
         }
         self.unchanged()
     }
@@ -205,7 +205,10 @@ impl Storage for FileStorage {
 
     fn read_each(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
         for reads in reads.chunks_mut(self.at_once()) {
-            self.read_together(reads, until);
+            match reads {
+                [read] => read.outcome = self.read_at(read.offset, read.into, until),
+                _ => self.read_together(reads, until),
+            }
         }
     }
 }
@@ -213,13 +216,12 @@ impl Storage for FileStorage {
 impl FileStorage {
     /// Makes some reads at once, and alone those that did not come whole so.
     fn read_together(&self, reads: &mut [ReadOne<'_, '_>], until: &Until) {
-        let bytes = |read: &ReadOne<'_, '_>| read.into.iter().map(|slice| slice.len()).sum::<usize>();
         let past: Vec<Option<&Direct>> = reads
             .iter()
             .map(|read| self.direct().filter(|direct| direct.takes_whole(&self.file, read.offset, read.into)))
             .collect();
         let mut came = vec![0; reads.len()];
-        if reads.len() > 1 && until.check(&self.meta.name).is_ok() {
+        if until.check(&self.meta.name).is_ok() {
             let places = reads.iter_mut().zip(&past).map(|(read, past)| Place {
                 file: past.map_or(&self.file, |direct| direct.file()),
                 offset: read.offset,
@@ -227,21 +229,20 @@ impl FileStorage {
             });
             came = rings::read_all(&mut places.collect::<Vec<_>>());
         }
-        let is_whole = |read: &ReadOne<'_, '_>, came: usize| came > 0 && came == bytes(read);
-        let any = reads.iter().zip(&came).any(|(read, came)| is_whole(read, *came));
-        // Once for all of them: it is later than each.
-        let unchanged = if any { self.unchanged() } else { Ok(()) };
+        // Asked once, when all have come: that is later than each.
+        let mut unchanged = None;
         for ((read, came), past) in reads.iter_mut().zip(came).zip(past) {
-            if !is_whole(read, came) {
+            let came = came as u64;
+            if came == 0 || came != read.bytes() {
                 read.outcome = self.read_at(read.offset, read.into, until);
                 continue;
             }
             if let Some(direct) = past {
-                direct.came(read.offset, came as u64);
+                direct.came(read.offset, came);
             }
             let counter = if past.is_some() { &self.reads_direct } else { &self.reads_cached };
             counter.fetch_add(1, Ordering::Relaxed);
-            read.outcome = unchanged.clone();
+            read.outcome = unchanged.get_or_insert_with(|| self.unchanged()).clone();
         }
     }
 }
