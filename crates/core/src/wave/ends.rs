@@ -3,9 +3,12 @@
 //! ```text
 //! run of 256 pages, 400 fetched ahead; its reader    jumps over its mark into those 400     ended: 256 is a witness (R9)
 //!                                                    begins elsewhere, and is not back for long   ended by the sweep (shares.rs)
-//! runs of 8 pages here and there; three were left    each counts as ended when its reader leaves the next   (R9)
+//! runs of 8 pages here and there; two were left      the next is asked for no farther (R9)
+//!                                three were left    each counts as ended when its reader leaves the next   (R9)
 //!                                one in four was     they still do
 //!                                taken up again
+//! run left at page 256; its reader comes back        to 256, and takes it up
+//!                                                    to 400, or to 200              it is another: none comes back here (R9)
 //! by turns: two of five were taken up again          none does before the sweep finds it
 //! stride; its reader is elsewhere twice in a row     it rests: it goes on where it was if he comes back
 //!                        where he went by it         ended, if it had no more than 7 reads: they were the first of streams
@@ -17,8 +20,8 @@
 //! What an ended stream has left unread is a debt of the run (R13). The test below owns the numbers; `tests/wave/r07-stride.txt` tells of
 //! strides by turns.
 
-use super::lengths::Lengths;
-use super::locate::Place;
+use super::lengths::{Lengths, NEAR};
+use super::locate::{HISTORY_MAX, Place};
 use super::stream::{Course, NEVER, Stream, StreamId};
 use super::{File, Wave};
 use crate::table::PageBit;
@@ -32,6 +35,8 @@ const READS_MIN: u64 = 3;
 const LEFT_MIN: u32 = 3;
 /// if no more than one in so many was.
 const RETURNS: u32 = 4;
+/// And so many, of which none was, say how far one may go.
+const LEFT_FEW: u32 = 2;
 /// Both counts are halved when so many were left.
 const LEFT_MAX: u32 = 64;
 
@@ -51,6 +56,17 @@ impl Left {
     /// Whether so many were left, and so few taken up again, that those to come will not be.
     fn known(&self) -> bool {
         self.left >= LEFT_MIN && RETURNS * self.taken_up <= self.left
+    }
+
+    /// How much farther a run may go that has come `progress` pages, while none of those that were left was taken up again: as far as the longest of
+    /// them, and a little where it has come so far. `None` where it is longer than all.
+    fn may_go_on(&self, progress: u64) -> Option<PageCount> {
+        if self.left < LEFT_FEW || self.taken_up > 0 {
+            return None;
+        }
+        let longest = self.lengths.longest();
+        let end = if progress < longest { longest } else { longest + longest / NEAR };
+        (progress < end).then(|| PageCount(end - progress))
     }
 
     /// A run was left that its reader had come to at `came_at`. A single read is one where those who leave do not come back.
@@ -77,6 +93,11 @@ impl File {
     /// Whether who leaves a run is taken not to come back to it.
     pub(super) fn goes_from_run_to_run(&self) -> bool {
         self.left_runs.known()
+    }
+
+    /// R9: how much farther a run may go by the first that were left.
+    pub(super) fn may_go_on(&self, progress: u64) -> Option<PageCount> {
+        self.left_runs.may_go_on(progress)
     }
 
     /// R9: the runs that tell how far others go.
@@ -109,6 +130,42 @@ impl Wave {
         if left && s.course == Course::Forward {
             self.end(sid);
         }
+    }
+
+    /// R9: where a read belongs that was found at `place`. Who comes back to a run that was left, where those who leave do not come back, and
+    /// not to where it was left, begins another: behind pages that he did not read, which ends that one, or within it, and then it begins there.
+    pub(super) fn another_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> Place {
+        let Some(f) = self.files.get(&id).filter(|f| f.goes_from_run_to_run()) else { return place };
+        let q = pages.start.0;
+        // Of several readers one skips what another reads.
+        if !self.has_one_reader(id) {
+            return place;
+        }
+        let was_in = self.latest.get(&actor).filter(|l| l.file == id).and_then(|l| l.stream);
+        let began = if f.quiet.end() == pages.start { f.quiet.start.0 } else { 0 };
+        match place {
+            Place::History(history) => Place::History(history.min(q - began)),
+            Place::Continues(sid) | Place::Repeats(sid) if was_in != Some(sid) => {
+                let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Forward) else {
+                    return place;
+                };
+                let before = Extent::between(pages.start.back(HISTORY_MAX), pages.start);
+                let read = f.table.runs(PageBit::Used, before).last().filter(|run| run.end() == pages.start);
+                let from = read.map_or(q, |run| run.start.0);
+                if from > s.next {
+                    self.end(sid);
+                    return if from < q { Place::History(q - from) } else { self.place(id, pages) };
+                }
+                s.begins_anew_at(q);
+                place
+            }
+            _ => place,
+        }
+    }
+
+    /// Whether one reads a file, or none. O(readers).
+    pub(super) fn has_one_reader(&self, id: FileId) -> bool {
+        self.latest.values().filter(|l| l.file == id).nth(1).is_none()
     }
 
     /// R9: notes that a reader goes away from his run, or comes back to one: he reads on behind what was read of it.
@@ -302,6 +359,43 @@ mod tests {
         read(&mut wave, 600);
         assert!(wave.streams.get(sid).is_none());
         assert_eq!(wave.debt, 399, "one of the 400 is read now");
+    }
+
+    /// A run of 256 pages, fetched up to 656, that was left where nobody comes back: the run that a read of page 400 is of, by how its reader came
+    /// there.
+    #[test]
+    fn who_comes_back_to_a_run_elsewhere_than_where_it_was_left_begins_another() {
+        let belongs = |quiet: Extent, page: u64, others: u32| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 655);
+            wave.streams.get_mut(sid).unwrap().left = true;
+            wave.files.get_mut(&FileId(0)).unwrap().left_runs.left = LEFT_MIN;
+            (0..=others).for_each(|actor| wave.remember(actor, FileId(0), Extent::new(9000, 1), None));
+            if !quiet.is_empty() {
+                wave.handle(Nanos(1), Input::Used { file: FileId(0), pages: quiet });
+            }
+            read(&mut wave, page);
+            let f = &wave.files[&FileId(0)];
+            f.forward.get(&(page + 1)).map(|&sid| wave.streams.get(sid).unwrap().first)
+        };
+        let none = Extent::new(0, 0);
+        assert_eq!(belongs(none, 256, 0), Some(0), "he takes it up");
+        assert_eq!(belongs(none, 400, 0), Some(400), "144 pages behind it, which he did not read");
+        assert_eq!(belongs(none, 400, 1), Some(0), "another may have read those");
+        assert_eq!(belongs(Extent::new(350, 50), 400, 0), Some(350), "he came from there without a word");
+        assert_eq!(belongs(Extent::new(200, 200), 400, 0), Some(200), "and from within it");
+    }
+
+    /// Before three were left: two of 80 and of 96 pages, none taken up again.
+    #[test]
+    fn the_first_that_were_left_say_how_far_one_may_go() {
+        let after = |runs: &[u64], taken_up| {
+            let mut left = Left { left: runs.len() as u32, taken_up, ..Left::default() };
+            runs.iter().for_each(|&pages| left.lengths.push(pages));
+            move |came| left.may_go_on(came).map(|pages| pages.0)
+        };
+        let both = after(&[80, 96], 0);
+        assert_eq!([16, 95, 96, 101, 102].map(both), [Some(80), Some(1), Some(6), Some(1), None]);
+        assert_eq!((after(&[80], 0)(16), after(&[80, 96], 1)(16)), (None, None));
     }
 
     #[test]

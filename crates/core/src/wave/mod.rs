@@ -157,6 +157,8 @@ struct File {
     told_all: bool,
     /// Reads of it that were told.
     told: u64,
+    /// The latest run that was read quietly (R9).
+    quiet: Extent,
     needed: Needed,
 }
 
@@ -491,6 +493,7 @@ impl Wave {
             sequential: false,
             told_all: false,
             told: 0,
+            quiet: Extent::new(0, 0),
             needed: Needed::default(),
         });
         if end < file.end {

@@ -53,6 +53,7 @@ impl Wave {
         let marked = f.table.clear(PageBit::Mark, pages).0;
         self.began_quietly(now, id, pages);
         let place = self.place(id, pages);
+        let place = self.another_run(id, actor, place, pages);
         self.count_place(id, place);
         let place = self.hop(id, actor, place, pages);
         // The mark may be that of its own window.
@@ -233,7 +234,11 @@ impl Wave {
                     self.plan_sisters(now, sid, pages);
                 }
                 if !established {
-                    self.open_in_step(now, id, pages);
+                    // Who reads on at once goes no round.
+                    let stays = self.streams.get(sid).is_some_and(|s| s.stayed_in > 0);
+                    if !stays || !self.has_one_reader(id) {
+                        self.open_in_step(now, id, pages);
+                    }
                     if !matches!(place, Place::Repeats(_)) {
                         self.open_rows(now, id, pages, actor, matches!(place, Place::History(_)));
                     }

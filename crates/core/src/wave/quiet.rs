@@ -20,6 +20,9 @@ impl Wave {
     pub(super) fn used_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
         self.use_pages(id, pages);
         let Some(f) = self.files.get_mut(&id) else { return };
+        let goes_on = (f.quiet.start..=f.quiet.end()).contains(&pages.start);
+        f.quiet =
+            if goes_on { Extent::between(f.quiet.start, f.quiet.end().max(pages.end())) } else { pages };
         let marks = f.table.clear(PageBit::Mark, pages).0;
         if marks > 0 {
             f.served(pages.start, marks);
@@ -108,6 +111,9 @@ impl Wave {
         }
         let (f, s) = (self.files.get_mut(&id)?, self.streams.get_mut(leader.1)?);
         f.unlink(leader.1, leader.0);
+        if f.goes_from_run_to_run() {
+            s.begins_anew_at(pages.start.0);
+        }
         s.next = end;
         s.frontier = s.frontier.max(end);
         s.heard_of(now);

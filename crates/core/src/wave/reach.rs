@@ -132,17 +132,15 @@ impl Wave {
         let promise = if glides {
             (s.progress() / PROMISE).max(s.request)
         } else {
-            (PROMISE * s.progress().max(s.request)).max(paid)
+            let outgrown = !down && f.goes_from_run_to_run() && came > f.runs().longest();
+            let promise = if outgrown { 1 } else { PROMISE };
+            (promise * s.progress().max(s.request)).max(paid)
         };
         let mut target = s.ahead.max(f.ahead).max(paid).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
         let by = |lengths: &Lengths| lengths.promise(came, PageCount(share), self.wait_pages(f));
-        // By few, only of a reader who reads nowhere else: parts of a stream that many share are runs that end at once.
-        let may_end = || {
-            let w = own.may_end(came, PageCount(share)).filter(|_| s.stayed_in >= STAYED_IN)?;
-            (w.0 < target).then_some(w)
-        };
+        let may_end = || self.may_end(f, s, own, came, PageCount(share)).filter(|w| w.0 < target);
         let known = by(own).or_else(|| by(others)).or_else(may_end);
         match known {
             _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
@@ -181,6 +179,16 @@ impl Wave {
             (target, why) = (proved, Why("R12 much is lost unread"));
         }
         (target, why)
+    }
+
+    /// R9: where a run that has come `came` pages may end, by the few that say so: of a reader who reads nowhere else, for parts of a stream that
+    /// many share are runs that end at once; and by the first that were left, of the one reader of a file who reads on at once, unless one more
+    /// wait is dear. A head asked for 221 pages after the second read of a slice of 80.
+    fn may_end(&self, f: &File, s: &Stream, own: &Lengths, came: u64, most: PageCount) -> Option<PageCount> {
+        let by_few = || own.may_end(came, most).filter(|_| s.stayed_in >= STAYED_IN);
+        let one = || s.stayed_in > 0 && !s.goes_down() && !self.is_far(f) && self.has_one_reader(s.file);
+        let by_left = || f.may_go_on(came).filter(|_| one());
+        by_few().or_else(by_left)
     }
 
     /// Pages that a stream may have ahead of it because it, or one of its file, has waited: what one latency carries; three times as much

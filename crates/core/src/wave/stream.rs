@@ -189,6 +189,13 @@ impl Stream {
         }
     }
 
+    /// R9: if it was left, and its reader is back at a page within it, it begins there.
+    pub(crate) fn begins_anew_at(&mut self, page: u64) {
+        if self.left && self.course == Course::Forward && (self.first + 1..self.next).contains(&page) {
+            (self.first, self.left) = (page, false);
+        }
+    }
+
     /// Whether it goes down, and not back to where its reader was first.
     pub(crate) fn goes_down(&self) -> bool {
         self.course == Course::Backward && self.looked == 0
