@@ -21,6 +21,8 @@ use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
+/// Where a device answers sooner than in four times that, a quarter of its latency, but not less than this.
+const HIT_NS: u64 = 5_000;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
@@ -284,7 +286,9 @@ impl Wave {
             }
         }
         self.touch_leaves(latest.file, pages);
-        if took.0 <= HIT_NS_MAX + COPY_NS * pages.count.0 {
+        let latency = self.queues.get(&device).and_then(|q| q.device.latency());
+        let hit_ns = latency.map_or(HIT_NS_MAX, |latency| (latency.0 / 4).clamp(HIT_NS, HIT_NS_MAX));
+        if took.0 <= hit_ns + COPY_NS * pages.count.0 {
             return;
         }
         self.counters.stalls += 1;
