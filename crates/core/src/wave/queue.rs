@@ -337,8 +337,9 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
     }
 }
 
-/// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; while that is
-/// not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late, since it will be more when they come,
+/// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; where half of those that may be
+/// under way are, and larger ones leave none of them idle, up to the next power of two: 52 pages would be 32 for ever where sixteen at once carry
+/// no more because they are of 32. While that is not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late, since it will be more when they come,
 /// up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is
 /// room for. Up to half of what one connection carries in a latency, at least 128 KiB, or more where that was seen to bring more (sizes.rs) up to a
 /// thirty-second of what may be out, at most what the driver can send it.
@@ -353,6 +354,8 @@ pub(super) fn piece_pages(queue: &Queue, wanted: Option<&Wanted>, unread: PageCo
     let each = if needed > 0 { (queue.urgent.needed + needed) / u64::from(device.room()) } else { 0 };
     let out = if device.is_far() { (2 * unread.0).min(most.0) } else { unread.0 };
     let tried = device.piece_min().min(most.0 / 32);
+    let busy = device.trip_pages() == 0 && 2 * device.room() <= device.flight_max();
+    let passing = if busy { passing.next_power_of_two() } else { passing };
     let worth = passing.max(carried.min(each.max(out / 32))).max(tried).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
     worth.clamp(PIECE_MIN.0, request_max.max(PIECE_MIN.0)).min(request_max.max(1))
@@ -419,6 +422,18 @@ mod tests {
             [32, 32, 32, 64, 64],
             "of which one connection carries half in a latency"
         );
+    }
+
+    /// 15 ms, 40 MB/s a connection, sixteen at once: of 128 KiB they carry 114 MB/s, so that 52 pages are an eighth of what passes.
+    #[test]
+    fn requests_grow_while_many_are_under_way() {
+        let mut queue = Queue::new(&Config { request_max: PageCount(256), ..Config::default() });
+        queue.device = crate::wave::device::tests::play(16, 18_300, 5000);
+        queue.device.timed_alone(Nanos::from_ms(15));
+        let piece = |queue: &Queue| piece_pages(queue, None, PageCount(0), PageCount(1 << 20));
+        assert_eq!(piece(&queue), 32);
+        (0..=queue.device.flight_max() / 2).for_each(|_| drop(queue.device.issued(Nanos(0), true)));
+        assert_eq!(piece(&queue), 64);
     }
 
     #[test]
