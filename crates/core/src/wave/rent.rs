@@ -38,7 +38,7 @@ impl Wave {
         let lost = f.density.take_lost(pages.start, room);
         self.lost += lost;
         self.trials.lost(lost);
-        if holds_back && !f.sequential {
+        if holds_back && !f.sequential && !f.account.pays() {
             return;
         }
         let Some(queue) = self.queues.get(&f.device) else { return };
@@ -54,7 +54,7 @@ impl Wave {
     pub(super) fn price_again(&mut self, now: Nanos, id: FileId) {
         let Some(f) = self.files.get(&id).filter(|f| f.density.is_unpriced()) else { return };
         let known = self.queues.get(&f.device).is_some_and(|queue| queue.device.bulk_is_known());
-        if !known || self.holds_back() && !f.sequential {
+        if !known || self.holds_back() && !f.sequential && !f.account.pays() {
             return;
         }
         if let Some(pages) = self.files.get_mut(&id).and_then(|f| f.density.take_unpriced()) {
