@@ -11,7 +11,7 @@
 //!   last is gone                         gone as well when he comes for it
 //! memory is short, and a stream was hit   what it has ahead beyond its new share is given up: the driver may let it go
 //! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come, and no region
-//!                                        is bought, unless those before brought twice what they took (account.rs); then a little
+//!                                        is bought, unless those before brought four times what they took (account.rs); then a little
 //!                                        on trial (trials.rs)
 //! ```
 //!
