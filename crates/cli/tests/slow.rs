@@ -129,17 +129,19 @@ fn each_device_has_limits_of_its_own() {
     // A file of another device comes first, as the libraries of a program in Python do.
     let (first, said) = (aside.path().join("first"), aside.path().join("said"));
     fs::write(&first, vec![7; 1 << 20]).unwrap();
-    let script = "cat $0 > /dev/null; dd if=$1 of=/dev/null bs=1M skip=64 count=1 2> /dev/null";
-    let mut run = Command::new(env!("CARGO_BIN_EXE_bowwave"));
-    run.args(["run", "--quiet", "--observer", "preload", "--explain"]).arg(&said);
-    run.args(["--", "sh", "-c", script]).args([&first, &dir.path().join("big/000")]);
-    assert!(run.status().unwrap().success());
-    let said = fs::read_to_string(&said).unwrap();
-    let large = said.lines().find(|line| line.contains("R14 rest of a large read"));
-    assert!(
-        large.is_some(),
-        "the kernel sends 128 KiB of the 1 MiB here, whatever it sends elsewhere: {said}"
-    );
+    // On a machine that has much else to do the word of a read may come when it is over: then it is tried elsewhere.
+    let mut said_last = String::new();
+    let large = (1..=5).any(|n| {
+        let script =
+            format!("cat $0 > /dev/null; dd if=$1 of=/dev/null bs=1M skip={} count=1 2> /dev/null", 64 * n);
+        let mut run = Command::new(env!("CARGO_BIN_EXE_bowwave"));
+        run.args(["run", "--quiet", "--observer", "preload", "--explain"]).arg(&said);
+        run.args(["--", "sh", "-c", &script]).args([&first, &dir.path().join("big/000")]);
+        assert!(run.status().unwrap().success());
+        said_last = fs::read_to_string(&said).unwrap();
+        said_last.contains("R14 rest of a large read")
+    });
+    assert!(large, "the kernel sends 128 KiB of the 1 MiB here, whatever it sends elsewhere: {said_last}");
     signal(&child, libc::SIGTERM);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
 }
