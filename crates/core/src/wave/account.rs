@@ -16,6 +16,8 @@
 
 /// One part in so many of all waits may be spent in vain.
 const VAIN_SHARE: u64 = 32;
+/// What was bought pays well if it brought so many times what it took.
+const PAYS: u64 = 4;
 
 /// What buying in a file took and brought, in pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +49,7 @@ impl Account {
 
     /// Whether what was bought has brought four times what it took: it pays, whatever else memory loses (R12).
     pub(super) fn pays(&self) -> bool {
-        self.spent > 0 && self.earned >= self.spent.saturating_mul(4)
+        self.spent > 0 && self.earned >= self.spent.saturating_mul(PAYS)
     }
 
     /// Whether more may be bought, where memory holds so many pages.

@@ -95,6 +95,11 @@ impl File {
         self.left_runs.known()
     }
 
+    /// Whether one reads it, or none.
+    pub(super) fn has_one_reader(&self) -> bool {
+        self.readers <= 1
+    }
+
     /// R9: how much farther a run may go by the first that were left.
     pub(super) fn may_go_on(&self, progress: u64) -> Option<PageCount> {
         self.left_runs.may_go_on(progress)
@@ -135,12 +140,10 @@ impl Wave {
     /// R9: where a read belongs that was found at `place`. Who comes back to a run that was left, where those who leave do not come back, and
     /// not to where it was left, begins another: behind pages that he did not read, which ends that one, or within it, and then it begins there.
     pub(super) fn another_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> Place {
-        let Some(f) = self.files.get(&id).filter(|f| f.goes_from_run_to_run()) else { return place };
-        let q = pages.start.0;
         // Of several readers one skips what another reads.
-        if !self.has_one_reader(id) {
-            return place;
-        }
+        let alone = |f: &&File| f.goes_from_run_to_run() && f.has_one_reader();
+        let Some(f) = self.files.get(&id).filter(alone) else { return place };
+        let q = pages.start.0;
         let was_in = self.latest.get(&actor).filter(|l| l.file == id).and_then(|l| l.stream);
         let began = if f.quiet.end() == pages.start { f.quiet.start.0 } else { 0 };
         match place {
@@ -162,11 +165,6 @@ impl Wave {
             }
             _ => place,
         }
-    }
-
-    /// Whether one reads a file, or none. O(readers).
-    pub(super) fn has_one_reader(&self, id: FileId) -> bool {
-        self.latest.values().filter(|l| l.file == id).nth(1).is_none()
     }
 
     /// R9: notes that a reader goes away from his run, or comes back to one: he reads on behind what was read of it.

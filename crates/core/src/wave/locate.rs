@@ -340,6 +340,16 @@ impl Wave {
         let behind = self.queues.get(&f.device).is_some_and(|queue| queue.stands_before(id, pages.start));
         if self.latest.len() >= ACTORS_MAX && !self.latest.contains_key(&actor) {
             self.latest.clear();
+            self.files.values_mut().for_each(|f| f.readers = 0);
+        }
+        let before = self.latest.get(&actor).map(|l| l.file);
+        if before != Some(id) {
+            if let Some(f) = before.and_then(|before| self.files.get_mut(&before)) {
+                f.readers -= 1;
+            }
+            if let Some(f) = self.files.get_mut(&id) {
+                f.readers += 1;
+            }
         }
         let entry = self.latest.entry(actor).or_insert_with(|| Latest {
             file: id,

@@ -20,9 +20,9 @@
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is much longer than the first, as a footer is; where requests overlap what is ahead of it goes out in its order | reads |
 //! | R7 stride | three reads equally far apart predict the fourth, four by turns with others the fifth, by unequal turns as many as chance does not make (by_turns.rs); where runs begin at them, whole runs; who steps aside goes on, but on a head (aside.rs); rows taken up equally far apart open those behind (columns.rs); who finds the first four there has four ahead for each that he has read, and then as much as opens a window; a head goes apart only after the fourth, for a quarter of what was read | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency would carry (a slow link: crawls.rs) are fetched as one, each right behind the last; where answers are late the third read opens a window of them; who hops from run to run so near on a head reads on, by half a window at a time (hops.rs) | device timed; else apart |
-//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs), by few that came so far only cut; and to where its reader has looked ahead, as who copies memory does, upwards or downwards (look.rs) | ends of runs, reads |
-//! | R10 in step | waiting seeds are opened when half of those before them went on; where one has waited, those as far as it go on with it | reads |
-//! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (rent.rs, density.rs, grids.rs), sooner where those like it filled (fills.rs), and beside it with the first read there (beside.rs), a file when those before it came to theirs (wholes.rs), as long as it pays for itself (account.rs) | timed reads |
+//! | R9 lengths | a window is cut to, or raised to, where 85 % of it was used by runs that ended, or were left by who does not come back (ends.rs), or to where waits and pages in vain cost least (lengths.rs), by few that came so far, or the first that were left, only cut; who comes back to a run elsewhere than where he left it begins another (ends.rs); and to where its reader has looked ahead, as who copies memory does, upwards or downwards (look.rs) | ends of runs, reads |
+//! | R10 in step | waiting seeds are opened when half of those before them went on, but not by who reads on at once; where one has waited, those as far as it go on with it | reads |
+//! | R11 density | a thick region is bought when its rent comes to half of its price, where gaps are dear if what was read of it is still there (rent.rs, density.rs, grids.rs), sooner where those like it filled (fills.rs), and beside it with the first read there (beside.rs), a file when those before it came to theirs (wholes.rs), as long as it pays for itself, and well where much is lost (account.rs) | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream and, from one in 64 streams on, takes an eighth off the memory believed in, unless he waited for a head that was with others and what is out fits; a few that somebody was to come to and that are seen to be gone are fetched again, many take an eighth off too; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, only long runs are fetched ahead of, by a head not where others have been, and nothing is bought, but for a little on trial (trials.rs) | arrivals; else never |
 //! | R13 shares | streams share half of the memory (seven eighths where what was read goes first; a quarter less for who reads most pages twice, half as much again for who takes from afar what comes as it comes and reads nowhere else), as far as others have left it, and speculation: 15 % of what was used, and what waits have paid for, on a head as much as makes each way an eighth longer, less what streams that ended have left; who reads more has more of it, where requests overlap no less than what a wait is worth; what waits for a head grows with what its reader reads meanwhile; a head stays for a slice where its reader takes what comes; a share of less than four pages is whole reads or nothing, and nothing goes ahead to a device that its readers fill; no stream has more than its part of what keeps its device busy, up to where a request ends (reach.rs), and requests are as large as bring most (sizes.rs) | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it; what we fetch next to it goes out as one with it | reads |
@@ -157,6 +157,8 @@ struct File {
     told_all: bool,
     /// Reads of it that were told.
     told: u64,
+    /// Readers who read it last of all files.
+    readers: u32,
     /// The latest run that was read quietly (R9).
     quiet: Extent,
     needed: Needed,
@@ -446,6 +448,8 @@ impl Wave {
             }
             assert!(f.seeds.len() <= SEEDS_MAX, "seeds are bounded");
         }
+        let readers: u64 = self.files.values().map(|f| u64::from(f.readers)).sum();
+        assert_eq!(readers, self.latest.len() as u64, "each reader reads one file");
         assert_eq!(ahead, self.unread, "unread pages are counted one by one");
         assert!(self.trace.len() <= TRACE_MAX);
         let (silent, places) = (self.silent.len(), self.streams.places());
@@ -493,6 +497,7 @@ impl Wave {
             sequential: false,
             told_all: false,
             told: 0,
+            readers: 0,
             quiet: Extent::new(0, 0),
             needed: Needed::default(),
         });

@@ -238,7 +238,7 @@ impl Wave {
                 if !established {
                     // Who reads on at once goes no round.
                     let stays = self.streams.get(sid).is_some_and(|s| s.stayed_in > 0);
-                    if !stays || !self.has_one_reader(id) {
+                    if !stays || !self.files[&id].has_one_reader() {
                         self.open_in_step(now, id, pages);
                     }
                     if !matches!(place, Place::Repeats(_)) {

@@ -339,8 +339,8 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; where half of those that may be
 /// under way are, and larger ones leave none of them idle, up to the next power of two: 52 pages would be 32 for ever where sixteen at once carry
-/// no more because they are of 32. While that is not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late, since it will be more when they come,
-/// up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is
+/// no more because they are of 32. While that is not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late,
+/// since it will be more when they come, up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is
 /// room for. Up to half of what one connection carries in a latency, at least 128 KiB, or more where that was seen to bring more (sizes.rs) up to a
 /// thirty-second of what may be out, at most what the driver can send it.
 ///
@@ -432,7 +432,9 @@ mod tests {
         queue.device.timed_alone(Nanos::from_ms(15));
         let piece = |queue: &Queue| piece_pages(queue, None, PageCount(0), PageCount(1 << 20));
         assert_eq!(piece(&queue), 32);
-        (0..=queue.device.flight_max() / 2).for_each(|_| drop(queue.device.issued(Nanos(0), true)));
+        for _ in 0..=queue.device.flight_max() / 2 {
+            queue.device.issued(Nanos(0), true);
+        }
         assert_eq!(piece(&queue), 64);
     }
 

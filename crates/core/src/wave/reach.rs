@@ -186,7 +186,7 @@ impl Wave {
     /// wait is dear. A head asked for 221 pages after the second read of a slice of 80.
     fn may_end(&self, f: &File, s: &Stream, own: &Lengths, came: u64, most: PageCount) -> Option<PageCount> {
         let by_few = || own.may_end(came, most).filter(|_| s.stayed_in >= STAYED_IN);
-        let one = || s.stayed_in > 0 && !s.goes_down() && !self.is_far(f) && self.has_one_reader(s.file);
+        let one = || s.stayed_in > 0 && !s.goes_down() && !self.is_far(f) && f.has_one_reader();
         let by_left = || f.may_go_on(came).filter(|_| one());
         by_few().or_else(by_left)
     }
