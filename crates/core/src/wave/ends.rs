@@ -58,9 +58,9 @@ impl Left {
         self.left >= LEFT_MIN && RETURNS * self.taken_up <= self.left
     }
 
-    /// How much farther a run may go that has come `progress` pages, while none of those that were left was taken up again: as far as the longest of
+    /// R9: how much farther a run may go that has come `progress` pages, while none of those that were left was taken up again: as far as the longest of
     /// them, and a little where it has come so far. `None` where it is longer than all.
-    fn may_go_on(&self, progress: u64) -> Option<PageCount> {
+    pub(super) fn may_go_on(&self, progress: u64) -> Option<PageCount> {
         if self.left < LEFT_FEW || self.taken_up > 0 {
             return None;
         }
@@ -100,11 +100,6 @@ impl File {
         self.readers <= 1
     }
 
-    /// R9: how much farther a run may go by the first that were left.
-    pub(super) fn may_go_on(&self, progress: u64) -> Option<PageCount> {
-        self.left_runs.may_go_on(progress)
-    }
-
     /// R9: the runs that tell how far others go.
     pub(super) fn runs(&self) -> &Lengths {
         if self.goes_from_run_to_run() { &self.left_runs.lengths } else { &self.lengths }
@@ -138,13 +133,18 @@ impl Wave {
     }
 
     /// R9: where a read belongs that was found at `place`. Who comes back to a run that was left, where those who leave do not come back, and
-    /// not to where it was left, begins another: behind pages that he did not read, which ends that one, or within it, and then it begins there.
-    pub(super) fn another_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> Place {
+    /// not to where it was left (nor is in it), begins another: behind pages that he did not read, which ends that one, or within it, and then it begins there.
+    pub(super) fn another_run(
+        &mut self,
+        id: FileId,
+        was_in: Option<StreamId>,
+        place: Place,
+        pages: Extent,
+    ) -> Place {
         // Of several readers one skips what another reads.
         let alone = |f: &&File| f.goes_from_run_to_run() && f.has_one_reader();
         let Some(f) = self.files.get(&id).filter(alone) else { return place };
         let q = pages.start.0;
-        let was_in = self.latest.get(&actor).filter(|l| l.file == id).and_then(|l| l.stream);
         let began = if f.quiet.end() == pages.start { f.quiet.start.0 } else { 0 };
         match place {
             Place::History(history) => Place::History(history.min(q - began)),

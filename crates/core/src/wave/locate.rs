@@ -368,15 +368,16 @@ impl Wave {
             column: Column::default(),
             taken: Lately::default(),
         });
-        let left = core::mem::replace(&mut entry.file, id);
-        if left != id {
+        entry.file = id;
+        let left = before.filter(|&before| before != id);
+        if left.is_some() {
             (entry.strays, entry.stride, entry.off_stride) = (Lately::default(), None, 0);
             (entry.column, entry.taken) = (Column::default(), Lately::default());
             entry.came_at = pages.start;
         }
         (entry.pages, entry.missing) = (pages, missing);
         (entry.late, entry.believed, entry.behind, entry.stream) = (late, believed, behind, stream);
-        if left != id {
+        if let Some(left) = left {
             self.leave_file(left);
         }
     }

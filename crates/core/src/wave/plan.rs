@@ -22,7 +22,7 @@ use crate::window::Window;
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
 /// Where a device answers sooner than in four times that, a quarter of its latency, but not less than this.
-const HIT_NS: u64 = 5_000;
+const HIT_NS_MIN: u64 = 5_000;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
@@ -55,7 +55,8 @@ impl Wave {
         let marked = f.table.clear(PageBit::Mark, pages).0;
         self.began_quietly(now, id, pages);
         let place = self.place(id, pages);
-        let place = self.another_run(id, actor, place, pages);
+        let was_in = self.latest.get(&actor).and_then(|l| l.stream);
+        let place = self.another_run(id, was_in, place, pages);
         self.count_place(id, place);
         let place = self.hop(id, actor, place, pages);
         // The mark may be that of its own window.
@@ -71,7 +72,6 @@ impl Wave {
         self.leave_behind(id, actor, place, pages);
         let looks = self.look(now, id, actor, place, pages);
         self.leave_run(id, actor, place, pages);
-        let was_in = self.latest.get(&actor).and_then(|l| l.stream);
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.trials.missed(missing);
@@ -287,7 +287,7 @@ impl Wave {
         }
         self.touch_leaves(latest.file, pages);
         let latency = self.queues.get(&device).and_then(|q| q.device.latency());
-        let hit_ns = latency.map_or(HIT_NS_MAX, |latency| (latency.0 / 4).clamp(HIT_NS, HIT_NS_MAX));
+        let hit_ns = latency.map_or(HIT_NS_MAX, |latency| (latency.0 / 4).clamp(HIT_NS_MIN, HIT_NS_MAX));
         if took.0 <= hit_ns + COPY_NS * pages.count.0 {
             return;
         }

@@ -340,8 +340,8 @@ pub(super) fn together(own: Extent, ours: Extent, max: PageCount) -> Extent {
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; where half of those that may be
 /// under way are, and larger ones leave none of them idle, up to the next power of two: 52 pages would be 32 for ever where sixteen at once carry
 /// no more because they are of 32. While that is not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late,
-/// since it will be more when they come, up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of each request that there is
-/// room for. Up to half of what one connection carries in a latency, at least 128 KiB, or more where that was seen to bring more (sizes.rs) up to a
+/// since it will be more when they come, up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of
+/// each request that there is room for. Up to half of what one connection carries in a latency, at least 128 KiB, or more where that was seen to bring more (sizes.rs) up to a
 /// thirty-second of what may be out, at most what the driver can send it.
 ///
 /// s3 before its rate is known: 2.7 MB / 8 or 256 KiB, of which 64 connections carry 0.5 GB/s; with 8 MiB out 512 KiB, then 1 MiB;

@@ -132,7 +132,7 @@ impl Wave {
         let promise = if glides {
             (s.progress() / PROMISE).max(s.request)
         } else {
-            let outgrown = !down && f.goes_from_run_to_run() && came > f.runs().longest();
+            let outgrown = !down && f.goes_from_run_to_run() && came > own.longest();
             let promise = if outgrown { 1 } else { PROMISE };
             (promise * s.progress().max(s.request)).max(paid)
         };
@@ -187,7 +187,7 @@ impl Wave {
     fn may_end(&self, f: &File, s: &Stream, own: &Lengths, came: u64, most: PageCount) -> Option<PageCount> {
         let by_few = || own.may_end(came, most).filter(|_| s.stayed_in >= STAYED_IN);
         let one = || s.stayed_in > 0 && !s.goes_down() && !self.is_far(f) && f.has_one_reader();
-        let by_left = || f.may_go_on(came).filter(|_| one());
+        let by_left = || f.left_runs.may_go_on(came).filter(|_| one());
         by_few().or_else(by_left)
     }
 

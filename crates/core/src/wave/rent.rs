@@ -21,6 +21,11 @@ use crate::units::{Extent, FileId, Nanos, PAGE_SIZE, PageIndex};
 const SAMPLE: u64 = 8;
 
 impl File {
+    /// Whether regions are bought though much is lost (R12): where it is read in order, as its program says, or where those before paid well.
+    fn buys_anyway(&self) -> bool {
+        self.sequential || self.account.pays()
+    }
+
     /// R11: so many marks were read near `page`, each for the pages of a bought region up to the next.
     pub(super) fn served(&mut self, page: PageIndex, marks: u64) {
         self.density.served(page, marks * SAMPLE);
@@ -38,7 +43,7 @@ impl Wave {
         let lost = f.density.take_lost(pages.start, room);
         self.lost += lost;
         self.trials.lost(lost);
-        if holds_back && !f.sequential && !f.account.pays() {
+        if holds_back && !f.buys_anyway() {
             return;
         }
         let Some(queue) = self.queues.get(&f.device) else { return };
@@ -54,7 +59,7 @@ impl Wave {
     pub(super) fn price_again(&mut self, now: Nanos, id: FileId) {
         let Some(f) = self.files.get(&id).filter(|f| f.density.is_unpriced()) else { return };
         let known = self.queues.get(&f.device).is_some_and(|queue| queue.device.bulk_is_known());
-        if !known || self.holds_back() && !f.sequential && !f.account.pays() {
+        if !known || self.holds_back() && !f.buys_anyway() {
             return;
         }
         if let Some(pages) = self.files.get_mut(&id).and_then(|f| f.density.take_unpriced()) {

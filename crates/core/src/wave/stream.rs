@@ -189,9 +189,9 @@ impl Stream {
         }
     }
 
-    /// R9: if it was left, and its reader is back at a page within it, it begins there.
+    /// R9: if it goes up and was left, and its reader is back at a page within it, it begins there.
     pub(crate) fn begins_anew_at(&mut self, page: u64) {
-        if self.left && self.course == Course::Forward && (self.first + 1..self.next).contains(&page) {
+        if self.left && (self.first + 1..self.next).contains(&page) {
             (self.first, self.left) = (page, false);
         }
     }
