@@ -1,6 +1,6 @@
 //! Every read() pattern on every device in virtual time, under `wave`: share of the bounds, and bytes.
 //!
-//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N] [explain] [root] [drawn=SEED] [volume=F]`
+//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N | ordered=N] [explain] [root] [drawn=SEED] [volume=F]`
 //!
 //! `model=SPEC` is a device spelt out, as `bowwave slow --device` has it. `trace=FILE` plays the reads of a recorded trace instead, `runs=N` N drawn programs that read runs here and there in one file.
 
@@ -34,9 +34,12 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| args.iter().any(|a| a == word);
     let value = |key: &str| args.iter().find_map(|a| a.strip_prefix(key)).map(str::to_owned);
-    let composed = value("composed=").and_then(|n| n.parse::<u64>().ok());
-    let patterns = match composed {
-        Some(n) => (1..=n).filter_map(|seed| find(&format!("composed:{seed}"))).collect(),
+    let drawn = ["composed", "ordered"].into_iter().find_map(|kind| {
+        let n = value(&format!("{kind}="))?.parse::<u64>().ok()?;
+        Some((1..=n).filter_map(|seed| find(&format!("{kind}:{seed}"))).collect())
+    });
+    let patterns = match drawn {
+        Some(drawn) => drawn,
         None if has("mixtures") => mixtures(),
         None => published(),
     };

@@ -34,9 +34,9 @@ use std::time::Instant;
 
 /// Play access patterns under several kinds of readahead, and judge them.
 ///
-/// PATTERN is a name from --list, a name with an asterisk at its end, composed:SEED for a drawn mixture, or one of the
-/// groups published (the default), regular, mixtures, scarce, all. NAME+think adds think time: as long as the device needs
-/// to transfer what is used.
+/// PATTERN is a name from --list, a name with an asterisk at its end, composed:SEED for a drawn mixture, ordered:SEED for
+/// reads in a drawn order of their own, or one of the groups published (the default), regular, mixtures, scarce, all.
+/// NAME+think adds think time: as long as the device needs to transfer what is used.
 ///
 /// Arms: off (every descriptor advised as random), a window of the kernel's readahead (0k, 128k, 512k, 1m, 8m), cat (the
 /// files' used spans are read first), bowwave, bowwave-user (without what only root can do), mount (the files through bowwave

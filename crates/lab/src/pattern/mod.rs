@@ -8,6 +8,7 @@
 
 mod composed;
 mod mapped;
+mod ordered;
 mod params;
 mod plan;
 mod random;
@@ -67,7 +68,7 @@ impl fmt::Display for Family {
 #[derive(Clone, Copy)]
 enum Build {
     Known(fn(&mut Knobs) -> Plan),
-    Drawn(u64),
+    Drawn(fn(&mut Knobs, u64) -> Plan, u64),
 }
 
 /// One access pattern.
@@ -96,7 +97,7 @@ impl Pattern {
         let mut knobs = Knobs::new(params, &self.name);
         let mut plan = match self.build {
             Build::Known(build) => build(&mut knobs),
-            Build::Drawn(seed) => composed::drawn(&mut knobs, seed),
+            Build::Drawn(draw, seed) => draw(&mut knobs, seed),
         };
         for op in &mut plan.ops {
             op.think_ns = op.used * params.think_ns_per_mib / MIB;
@@ -111,17 +112,21 @@ impl Pattern {
     }
 }
 
-/// The pattern called `name`: one of the [`catalogue`], or `composed:SEED`.
+/// The pattern called `name`: one of the [`catalogue`], `composed:SEED` or `ordered:SEED`.
 pub fn find(name: &str) -> Option<Pattern> {
     let drawn = || {
-        let seed = name.strip_prefix("composed:")?.parse().ok()?;
-        Some(Pattern {
-            name: name.to_string(),
-            family: Family::Composed,
-            regular: false,
-            definition: "a mixture of two to four parts, by turns or one after another, drawn from the seed",
-            build: Build::Drawn(seed),
-        })
+        let (kind, seed) = name.split_once(':')?;
+        let (definition, draw): (_, fn(&mut Knobs, u64) -> Plan) = match kind {
+            "composed" => (
+                "a mixture of two to four parts, by turns or one after another, drawn from the seed",
+                composed::drawn,
+            ),
+            "ordered" => ("reads in an order of their own, drawn from the seed", ordered::drawn),
+            _ => return None,
+        };
+        let (name, family) = (name.to_string(), Family::Composed);
+        let build = Build::Drawn(draw, seed.parse().ok()?);
+        Some(Pattern { name, family, regular: false, definition, build })
     };
     catalogue().into_iter().find(|pattern| pattern.name == name).or_else(drawn)
 }

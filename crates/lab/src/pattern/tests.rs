@@ -64,8 +64,8 @@ fn published_plans() {
 #[test]
 fn every_plan_holds_together() {
     for params in [Params::published(), Params::drawn(1), Params::drawn(2), Params::drawn(3)] {
-        for pattern in catalogue().into_iter().chain((0..8).map(|s| find(&format!("composed:{s}")).unwrap()))
-        {
+        let drawn = |kind| (0..16).map(move |seed| find(&format!("{kind}:{seed}")).unwrap());
+        for pattern in catalogue().into_iter().chain(drawn("composed")).chain(drawn("ordered")) {
             let plan = pattern.plan(&Params { volume: 0.125, ..params.clone() });
             assert!(!plan.ops.is_empty(), "{}", pattern.name);
             assert!(plan.ops[0].fresh, "{}: nobody foresees the first read", pattern.name);
@@ -99,7 +99,7 @@ fn names_and_regularity() {
     );
     let names: BTreeSet<String> = catalogue().into_iter().map(|pattern| pattern.name).collect();
     assert_eq!(names.len(), catalogue().len());
-    assert!(find("composed:x").is_none() && find("nothing").is_none());
+    assert!(find("composed:x").is_none() && find("ordered:").is_none() && find("nothing").is_none());
 }
 
 #[test]
