@@ -121,14 +121,19 @@ impl Wave {
         self.adopt(now, s)
     }
 
-    /// Adds a stream that goes up, or a stride. One going up that was expected at the same page is the same stream: it is replaced.
+    /// Adds a stream, no seed. One that was expected at the same page is the same stream, unless they are strides: it is replaced.
     pub(super) fn adopt(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
         s.begun = (s.progress(), self.counters.pages_used);
-        let (id, next, stride) = (s.file, s.next, matches!(s.course, Course::Stride { .. }));
+        let (id, next, course) = (s.file, s.next, s.course);
+        let stride = matches!(course, Course::Stride { .. });
         let f = self.files.get_mut(&id)?;
         let sid = self.streams.add(s);
         self.counters.streams += 1;
-        let expected = if stride { &mut f.strides } else { &mut f.forward };
+        let expected = match course {
+            Course::Stride { .. } => &mut f.strides,
+            Course::Backward => &mut f.backward,
+            Course::Seed | Course::Forward => &mut f.forward,
+        };
         if let Some(old) = expected.insert(next, sid).filter(|_| !stride) {
             self.streams.remove(old);
         }

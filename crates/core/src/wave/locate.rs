@@ -100,7 +100,7 @@ impl Wave {
         // Upwards: the streams expected at or before q, nearest first.
         for (&next, &sid) in f.forward.range(..=q).rev().take(LOOKS_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
-            let slack = (s.out() / 4).max(s.skip);
+            let slack = (s.out() / 4).max(s.skip).max(s.block);
             let reach = match s.course {
                 Course::Forward => s.frontier.max(next) + slack,
                 _ => next,
@@ -111,7 +111,7 @@ impl Wave {
             // Where all is told, it has skipped what lies between and was not.
             let skipped = f.told_all
                 && passed.count.0 > UNTOLD_MAX
-                && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX;
+                && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX.max(s.block);
             let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
             let near = q == unseen || q - unseen <= slack && s.overlooked < OVERLOOKED_MAX;
             if q <= reach && !skipped && (near || f.read_since(q - 1)) {
@@ -122,11 +122,12 @@ impl Wave {
         if let Some((&next, &sid)) = f.forward.range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
         {
-            let slack = (s.out() / 4).max(s.request).max(1);
+            let slack = (s.out() / 4).max(s.request).max(s.block).max(1);
             if q + n > next && q >= s.first && next - q <= slack.max(n) {
                 return Place::Continues(sid);
             }
-            if q + n <= next && next - q <= slack && (q >= s.first || s.course == Course::Forward) {
+            let below = s.course == Course::Forward && !f.has_one_reader();
+            if q + n <= next && next - q <= slack && (q >= s.first || below) {
                 return Place::Repeats(sid);
             }
             // Told late: what it has read quietly since then has moved its stream on already.
@@ -145,16 +146,16 @@ impl Wave {
         if let Some((&low, &sid)) = f.backward.range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
             && low.saturating_sub(q + n)
-                <= if s.course == Course::Backward { s.out() + s.out() / 4 } else { 0 }
+                <= if s.course == Course::Backward { (s.out() + s.out() / 4).max(s.block) } else { 0 }
         {
             return Place::Continues(sid);
         }
         // Just above it: read again, unaligned, or retried.
         if let Some((&low, &sid)) = f.backward.range(..=q).next_back()
             && let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Backward)
-            && q - low <= (s.out() / 4).max(s.request).max(1)
+            && q - low <= (s.out() / 4).max(s.request).max(s.block).max(1)
             && q + n <= s.first
-            && f.table.resident(pages) == pages.count
+            && (s.block > 0 || f.table.resident(pages) == pages.count)
         {
             return Place::Repeats(sid);
         }
@@ -224,7 +225,8 @@ impl Wave {
                     f.backward.remove(&s.first);
                     s.course = Course::Forward;
                 }
-                if q > s.frontier.max(old_next) {
+                let next = f.come_up_to(s, pages);
+                if s.block == 0 && q > s.frontier.max(old_next) {
                     s.skip = s.skip.max(q - s.frontier.max(old_next));
                 }
                 // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 has not.
@@ -234,13 +236,13 @@ impl Wave {
                     && self.queues.get(&f.device).is_none_or(|q| between.count.0 > q.device.unit_pages());
                 s.overlooked = if overlooked { s.overlooked.saturating_add(1) } else { 0 };
                 f.forward.remove(&old_next);
-                s.next = old_next.max(q + n);
+                s.next = next;
                 s.frontier = s.frontier.max(s.next);
                 f.forward.insert(s.next, sid);
             }
             Course::Backward => {
                 f.backward.remove(&old_next);
-                s.next = old_next.min(q);
+                s.next = f.come_down_to(s, pages);
                 s.frontier = s.frontier.min(s.next);
                 f.backward.insert(s.next, sid);
             }
@@ -283,10 +285,10 @@ impl Wave {
             self.gaps_passed += passed;
         }
         // Pages that were passed quietly inside the window were read.
-        let passed = match self.streams.get(sid).map(|s| s.course) {
-            Some(Course::Forward) => Extent::between(PageIndex(old_next), PageIndex(q)),
-            Some(Course::Backward) if !was_seed => {
-                Extent::between(PageIndex(q + n), PageIndex(old_next.min(old_first)))
+        let passed = match self.streams.get(sid).map(|s| (s.course, s.next)) {
+            Some((Course::Forward, next)) => Extent::between(PageIndex(old_next), PageIndex(q.min(next))),
+            Some((Course::Backward, next)) if !was_seed => {
+                Extent::between(PageIndex((q + n).max(next)), PageIndex(old_next.min(old_first)))
             }
             _ => Extent::new(0, 0),
         };

@@ -41,6 +41,7 @@ mod account;
 mod aside;
 mod begin;
 mod beside;
+mod blocks;
 mod by_turns;
 mod columns;
 mod crawls;

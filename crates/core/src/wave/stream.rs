@@ -57,6 +57,8 @@ pub(crate) struct Stream {
     pub(crate) reads: u64,
     /// Largest forward skip over unread pages that the reader has shown.
     pub(crate) skip: u64,
+    /// Pages of a block, where its reader goes up block after block and reads each in another order (R5); else 0.
+    pub(crate) block: u64,
     /// Marks in a row that its reader has not seen on his way, though what lies before where he is was not read (R5).
     pub(crate) overlooked: u8,
     pub(crate) last: Nanos,
@@ -137,6 +139,7 @@ impl Stream {
             request,
             reads: 1,
             skip: 0,
+            block: 0,
             overlooked: 0,
             last: now,
             gap_ns: 0,
