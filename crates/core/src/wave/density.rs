@@ -76,6 +76,8 @@ const LEARNS: &str = "R11 a part, to learn the price";
 const PART_READS: u64 = 8;
 /// A region that fills is bought at once if the waits that it saves are worth so many times its price.
 const WORTH: u64 = 2;
+/// So many reads, each beyond the one before it, are no chance.
+const SWEEP_MIN: u64 = 5;
 /// Regions in a row that are counted, and bought, to each side of one.
 const BESIDE_MAX: u64 = 16;
 /// Of a region that lost no more than one page in so many, where there is room, somebody took them for reasons of his own.
@@ -92,6 +94,9 @@ struct Region {
     /// The lowest page that was read, and the one behind the highest.
     low: u64,
     high: u64,
+    /// Each read was above those before it, or each below.
+    up: bool,
+    down: bool,
     paid_ns: u64,
     bought: bool,
     /// Pages that were gone before anybody read them, since somebody last came for one.
@@ -108,6 +113,11 @@ struct Region {
 }
 
 impl Region {
+    /// Whether its reader went through it, up or down: what is left of it lies behind him.
+    fn swept(&self) -> bool {
+        self.count >= SWEEP_MIN && (self.up || self.down)
+    }
+
     /// From its lowest read to its highest, and a little beyond.
     fn surroundings(&self) -> Extent {
         let beyond = MARGIN * (self.high - self.low) / self.count.max(1);
@@ -130,6 +140,8 @@ pub(crate) struct Terms {
     pub(crate) rate_is_known: bool,
     /// Pages of a region at most: a quarter of what memory holds; none while what was bought has not paid for itself (account.rs).
     pub(crate) most: u64,
+    /// One reader reads the file.
+    pub(crate) alone: bool,
 }
 
 impl Terms {
@@ -207,6 +219,9 @@ impl Density {
         for grid in 0..GRIDS {
             let key = grids::holding(grid, pages.start);
             let region = self.regions.entry(key).or_default();
+            let first = region.count == 0;
+            region.up = first || region.up && pages.start.0 >= region.high;
+            region.down = first || region.down && pages.end().0 <= region.low;
             region.count += 1;
             region.pages_read += pages.count.0;
             region.low = if region.count == 1 { pages.start.0 } else { region.low.min(pages.start.0) };
@@ -226,15 +241,16 @@ impl Density {
         terms: Terms,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
-        let Terms { wait_ns, end_of_file, gaps_are_cheap, overlaps, rate_is_known, most } = terms;
+        let Terms { wait_ns, end_of_file, gaps_are_cheap, overlaps, rate_is_known, most, alone } = terms;
         let thin_max = terms.thin_max();
+        let sweeps = alone && !terms.is_head();
         let mut bought = None;
         let mut part_paid_ns = None;
         for grid in 0..GRIDS {
             let key = grids::holding(grid, pages.start);
             let Some(&region) = self.regions.get(&key) else { continue };
             let whole = grids::extent(key, end_of_file);
-            if region.bought || whole.is_empty() || whole.count.0 > most {
+            if region.bought || sweeps && region.swept() || whole.is_empty() || whole.count.0 > most {
                 continue;
             }
             let gathers =

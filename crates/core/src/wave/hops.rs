@@ -1,28 +1,36 @@
-//! R8: a reader who goes upwards from run to run, so near to one another that a head reads what lies between sooner than it goes
-//! there, reads on.
+//! R8: a reader who goes from run to run, always upwards or always downwards, so near to one another that what lies between comes sooner than
+//! his next read waits, reads on.
 //!
 //! ```text
 //! hdd: 8 ms carry 195 pages, so 170 between two runs are cheaper than the way, with something to spare
 //! members of an archive     6..29   160..178   320..370   487..508   654..700   808..
 //! between them                   131        142        117        146        108
 //! hops                            1          2          3          4  he reads on: one stream from 487 on
+//!
+//! s3: 30 ms carry 656 pages by one connection, so 574: what an index finds, 8 KiB here and there, 30 to 300 pages apart
 //! ```
 //!
-//! He hops over marks, too. So his window is pushed on by halves where others on a head bring a whole trip: else he is past the end of
-//! it before anybody hears of him, and the head has gone.
+//! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. To a head
+//! each hop saves a way. Elsewhere it saves a wait, which rent (R11) would buy as well, so more are asked for, unless all that its reader read
+//! of late lies in one order. What lies between is fetched with the windows of the stream, and counts as read.
 //!
-//! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. What
-//! lies between is fetched with the windows of the stream, and counts as read. Files of which memory holds a few are bought whole instead,
-//! once those before them have shown what they are (wholes.rs).
+//! He hops over marks, too. So they are as wide as he has hopped, and his window is pushed on by halves where others on a head bring a whole trip:
+//! else he is past the end of it before anybody hears of him, and the head has gone. Files of which memory holds a few are bought whole instead,
+//! once those before them have shown what they are (wholes.rs). Of several readers of a file one hops over what another reads; only where they
+//! all wait for one head are they taken for hops even so.
 
 use super::Wave;
 use super::locate::Place;
 use super::stream::Course;
 use crate::units::{Extent, FileId};
 
-/// Hops in a row that may be chance.
+/// Hops in a row that may be chance, where each saves a way of a head, or all that was read of late lies in one order;
 const CHANCE: u8 = 3;
-/// Of what a head carries in the time of going elsewhere, so much may lie between two runs, in eighths.
+/// and elsewhere.
+const CHANCE_ELSEWHERE: u8 = 5;
+/// Reads that lie in one order, near or far, which is no chance.
+const SCAN: usize = 6;
+/// Of what the device carries while a read elsewhere waits, so much may lie between two runs, in eighths.
 const CHEAP_EIGHTHS: u64 = 7;
 
 impl Wave {
@@ -35,18 +43,30 @@ impl Wave {
             return place;
         };
         let Some(f) = self.files.get(&id).filter(|f| !self.fits_whole(f)) else { return place };
-        let cheap = if self.is_head(f) { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
-        let upwards = matches!(s.course, Course::Forward | Course::Seed);
-        let near = upwards && pages.start.0.checked_sub(s.next).is_some_and(|gap| gap <= cheap);
-        let hops = if near { latest.hops.saturating_add(1) } else { 0 };
+        let pays = self.is_head(f) || f.has_one_reader();
+        let cheap = if pays { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
+        let up = pages.start.0.checked_sub(s.next).filter(|_| s.course != Course::Backward);
+        let low = if s.course == Course::Seed { s.first } else { s.next };
+        let down = low.checked_sub(pages.end().0).filter(|_| s.course != Course::Forward);
+        let goes = !matches!(s.course, Course::Stride { .. });
+        let gap = up.or(down).filter(|&gap| goes && gap <= cheap);
+        // Upwards counts up, downwards down.
+        let step = if up.is_some() { 1 } else { -1 };
+        let before = if latest.hops.signum() == step { latest.hops } else { 0 };
+        let hops = if gap.is_some() { before.saturating_add(step) } else { 0 };
+        let strays = latest.strays.all();
+        let sorted = |later: &u64, before: &u64| if step > 0 { later > before } else { later < before };
+        let scans = strays.get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted));
+        let chance = if scans || self.is_head(f) { CHANCE } else { CHANCE_ELSEWHERE };
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.hops = hops;
         }
-        if hops <= CHANCE || place != Place::Stray {
+        let Some(gap) = gap.filter(|_| hops.unsigned_abs() > chance && place == Place::Stray) else {
             return place;
-        }
+        };
         if let Some(s) = self.streams.get_mut(sid) {
-            s.hops = true;
+            // A mark that he cannot hop over.
+            (s.hops, s.skip) = (true, s.skip.max(gap));
         }
         Place::Continues(sid)
     }
@@ -58,11 +78,16 @@ mod tests {
     use super::super::{Action, Config, Input, Wave};
     use crate::units::{Bytes, Extent, FileId, Nanos};
 
-    /// Where the stream began that the last of `runs` belongs to, on a device that takes so many at once, and whether its reader hops.
-    fn last_began_at(slots: usize, runs: &[(u64, u64)]) -> (u64, bool) {
+    /// Where the stream began that the last of `runs` belongs to, on a device that takes so many at once, and whether its reader hops. Somebody
+    /// else reads one page of the file first where there are `others`.
+    fn last_began_at(slots: usize, others: bool, runs: &[(u64, u64)]) -> (u64, bool) {
         let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
         wave.queue(0).device = play(slots, 8_000, 500);
+        if others {
+            let pages = Extent::new(200_000, 1);
+            wave.handle(Nanos(0), Input::Read { file: id, pages, actor: 1 });
+        }
         let mut now = Nanos(0);
         for &(start, end) in runs {
             for page in (start..end).step_by(8) {
@@ -77,25 +102,41 @@ mod tests {
         }
         let stream = wave.latest[&0].stream.expect("a stream");
         let stream = wave.streams.get(stream).expect("it is there");
-        assert!(!stream.hops || slots == 1, "only heads are hopped on");
         (stream.first, stream.hops)
+    }
+
+    /// What an index finds, read upwards and downwards: reads of two pages, never equally far apart.
+    #[test]
+    fn what_an_index_finds_is_read_through() {
+        let gaps = [60, 131, 45, 90, 20, 110, 75, 100];
+        let up = |reads: usize| {
+            let starts = gaps[..reads].iter().scan(1000, |at, gap| Some(core::mem::replace(at, *at + gap)));
+            starts.map(|at| (at, at + 2)).collect::<alloc::vec::Vec<(u64, u64)>>()
+        };
+        let down = |reads| {
+            up(reads).into_iter().map(|(from, to)| (9000 - to, 9000 - from)).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!([last_began_at(16, false, &up(6)).1, last_began_at(16, false, &up(7)).1], [false, true]);
+        assert_eq!(
+            [last_began_at(16, false, &down(6)).1, last_began_at(16, false, &down(7)).1],
+            [false, true]
+        );
+        assert!(!last_began_at(16, true, &up(7)).1, "one may hop over what another reads");
+        assert_eq!([last_began_at(1, false, &down(4)).1, last_began_at(1, false, &down(5)).1], [false, true]);
     }
 
     /// The picture at the top.
     #[test]
     fn who_hops_reads_on() {
         let members = [(6, 29), (160, 178), (320, 370), (487, 508), (654, 700), (808, 830)];
-        assert_eq!(last_began_at(1, &members), (487, true));
-        assert_eq!(last_began_at(1, &members[..4]), (487, false), "three may be chance");
-        assert_eq!(
-            last_began_at(16, &members),
-            (808, false),
-            "no head: what lies between is dearer than the way"
-        );
+        assert_eq!(last_began_at(1, false, &members), (487, true));
+        assert_eq!(last_began_at(1, false, &members[..4]), (487, false), "three may be chance");
+        assert_eq!(last_began_at(1, true, &members), (487, true), "a head is one for all");
+        assert_eq!(last_began_at(16, false, &members), (808, false), "elsewhere five may be");
         let mut too_far = members;
         too_far[3] = (487 + 60, 508 + 60);
         assert_eq!(
-            last_began_at(1, &too_far),
+            last_began_at(1, false, &too_far),
             (808, false),
             "177 pages are farther than 170, and the count begins anew"
         );

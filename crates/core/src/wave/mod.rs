@@ -200,8 +200,8 @@ struct Latest {
     off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
     strays: Lately<u64, { 3 * begin::TURNS_MAX }>,
-    /// Runs in a row that it left for one not far ahead (R8).
-    hops: u8,
+    /// Runs in a row that it left for one not far ahead, below 0 downwards (R8).
+    hops: i8,
     /// The column of a matrix that it walks, and what it took up of late (R7).
     column: Column,
     taken: Lately<Taken, { columns::TAKEN_MAX }>,

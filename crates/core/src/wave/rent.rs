@@ -80,6 +80,7 @@ impl Wave {
             gaps_are_cheap: 3 * queue.device.gap_max().0 >= pages.count.bytes().0,
             overlaps: (queue.device.weighed() || queue.device.is_head()).then(|| queue.device.overlaps()),
             rate_is_known: queue.device.bulk_is_known(),
+            alone: f.has_one_reader(),
             most: if f.account.allows(self.memory_believed) { self.memory_believed / 4 } else { 0 },
         };
         let table = &f.table;

@@ -11,6 +11,7 @@ const FREELY: Terms = Terms {
     overlaps: Some(true),
     rate_is_known: true,
     most: u64::MAX,
+    alone: false,
 };
 
 impl Density {
@@ -347,4 +348,23 @@ fn a_part_is_bought_where_reads_lie_in_two_quarters_and_not_in_one() {
     };
     assert_eq!(bought(1000), Some((Extent::new(262_144 + 1024, 1024), LEARNS)));
     assert_eq!(bought(300), None, "a cluster");
+}
+
+/// 8 KiB here and there, upwards: what is left of a region is behind its reader. In any other order, and where others read too, it is bought.
+#[test]
+fn who_goes_through_a_region_leaves_nothing_to_buy() {
+    let ups = [51204, 51231, 51280, 51290, 51344, 51370, 51400, 51441];
+    let mut mixed = ups;
+    mixed.swap(0, 1);
+    let mut down = ups;
+    down.reverse();
+    let buys = |pages: &[u64], alone: bool| {
+        let mut density = Density::default();
+        let terms = Terms { alone, ..FREELY };
+        pages
+            .iter()
+            .any(|&page| density.reads(Extent::new(page, 2), 8_000_000, 1 << 22, terms, hdd).is_some())
+    };
+    assert_eq!([buys(&ups, true), buys(&down, true)], [false; 2]);
+    assert_eq!([buys(&mixed, true), buys(&ups, false)], [true; 2]);
 }
