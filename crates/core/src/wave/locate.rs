@@ -113,7 +113,9 @@ impl Wave {
                 && passed.count.0 > UNTOLD_MAX
                 && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX.max(s.block);
             let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
-            let near = q == unseen || q - unseen <= slack && s.overlooked < OVERLOOKED_MAX;
+            // Who hops has passed a mark that was set behind him, and need not have read the page before.
+            let behind = if s.hops { s.out() } else { slack };
+            let near = q == unseen || q - unseen <= behind && s.overlooked < OVERLOOKED_MAX;
             if q <= reach && !skipped && (near || f.read_since(q - 1)) {
                 return Place::Continues(sid);
             }
