@@ -1,4 +1,5 @@
-//! What must hold whatever the constants are: every published pattern and every mixture, short, on all four devices.
+//! What must hold whatever the constants are: every published pattern, every mixture and two dozen reads in an order of their own, short, on
+//! all four devices.
 //!
 //! ```text
 //! plan (2 % of its volume) --> play twice --> same decisions, byte for byte       every read served
@@ -9,7 +10,10 @@
 //! Nothing here judges speed: `examples/play.rs` and the grades do.
 
 use bowwave_core::{Bytes, Config, PageCount};
-use bowwave_lab::{DeviceModel, Fetcher, Params, Pattern, Plan, Yardsticks, mixtures, play, published};
+use bowwave_lab::{DeviceModel, Fetcher, Params, Pattern, Plan, Yardsticks, find, mixtures, play, published};
+
+/// Patterns with an order of their own, which a seed each draws.
+const ORDERED: u64 = 24;
 
 /// What speculation may come to in plans as short as these: 15 % of the clairvoyant's own plan, four times that plan again
 /// (two pages may be out for each one used until 38 MiB are, and two more that waits have paid for; a stride's runs take
@@ -32,7 +36,8 @@ fn on(device: &str, model: &DeviceModel) {
     let params = Params { volume: 0.02, ..Params::published() };
     let config = Config { memory: Bytes(1 << 30), request_max: PageCount(64), ..Config::default() };
     let mut broken = Vec::new();
-    for pattern in published().into_iter().chain(mixtures()) {
+    let ordered = (1..=ORDERED).filter_map(|seed| find(&format!("ordered:{seed}")));
+    for pattern in published().into_iter().chain(mixtures()).chain(ordered) {
         let plan = pattern.plan(&params);
         let yard = Yardsticks::of(&plan, model);
         let began = std::time::Instant::now();

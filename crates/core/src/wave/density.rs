@@ -20,7 +20,9 @@
 //! and what is left comes in a quarter of a wait. Where a gap costs more than a request of its own (an SSD), what was read there and is gone
 //! again is a gap as well: three quarters of what is fetched must be new.
 //!
-//! Where its readers go on beside what was bought, that is bought as well (beside.rs).
+//! Where its readers go on beside what was bought, that is bought as well (beside.rs). What a single reader has gone through in order, upwards or
+//! downwards, is not: what is left of it lies behind him, and what lies before him is read through where that pays (hops.rs). A head buys it
+//! even so, to whom a hop is a way.
 //!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, three reads that gather in two quarters of a region buy
 //! the part around the last of them once the rent of the whole comes to half of its price, 4 MiB: it says what the device carries, and when it

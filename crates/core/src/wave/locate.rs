@@ -128,8 +128,9 @@ impl Wave {
             if q + n > next && q >= s.first && next - q <= slack.max(n) {
                 return Place::Continues(sid);
             }
-            let below = s.course == Course::Forward && !f.has_one_reader();
-            if q + n <= next && next - q <= slack && (q >= s.first || below) {
+            // Of several readers one may come to what lies before where another began; who reads alone goes down.
+            let late = q >= s.first || s.course == Course::Forward && !f.has_one_reader();
+            if q + n <= next && next - q <= slack && late {
                 return Place::Repeats(sid);
             }
             // Told late: what it has read quietly since then has moved its stream on already.
