@@ -43,13 +43,13 @@ impl Wave {
         pages: Extent,
     ) -> Place {
         let Some((sid, s)) = was_in.and_then(|sid| Some((sid, self.streams.get(sid)?))) else { return place };
-        // Of several readers one skips what another reads.
         let anew = match place {
             Place::Stray => true,
             // What lies before it was bought, or he has been there since.
             Place::History(_) => s.course == Course::Forward,
             Place::Continues(_) | Place::Repeats(_) => false,
         };
+        // Of several readers one skips what another reads.
         let alone = |f: &&File| anew && s.file == id && f.has_one_reader();
         let Some(f) = self.files.get(&id).filter(alone) else { return place };
         // Runs upwards come to what was read by chance as well, where much was: so blocks are of one length.
