@@ -18,7 +18,7 @@
 //! down by blocks of 8 MiB would be brought the end of each first. The test owns the numbers.
 
 use super::locate::{HISTORY_MAX, Place};
-use super::stream::{Course, NEVER, Stream, StreamId};
+use super::stream::{Course, NEVER, Stream};
 use super::{File, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
@@ -32,17 +32,20 @@ const BLOCK_UNITS: u64 = 8;
 const TOLD: u64 = 4;
 
 impl Wave {
-    /// Where a read belongs that was found at `place`, whose reader was in `was_in` before: to the next of his blocks, if he came to what was
-    /// read, and this lies on the other side of that run by no more than it is long. O(log streams + pages of a block / 64).
+    /// Where a read of `actor` belongs that was found at `place`: to the next of his blocks, if the run that he was in before came to what was read,
+    /// and this lies on the other side of that run by no more than it is long. O(log streams + pages of a block / 64).
     pub(super) fn next_block(
         &mut self,
         now: Nanos,
         id: FileId,
-        (actor, was_in): (u32, Option<StreamId>),
+        actor: u32,
         place: Place,
         pages: Extent,
     ) -> Place {
-        let Some((sid, s)) = was_in.and_then(|sid| Some((sid, self.streams.get(sid)?))) else { return place };
+        let Some(latest) = self.latest.get(&actor) else { return place };
+        let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
+            return place;
+        };
         let anew = match place {
             Place::Stray => true,
             // What lies before it was bought, or he has been there since.
@@ -53,8 +56,8 @@ impl Wave {
         let alone = |f: &&File| anew && s.file == id && f.has_one_reader();
         let Some(f) = self.files.get(&id).filter(alone) else { return place };
         // Runs upwards come to what was read by chance as well, where much was: so blocks are of one length.
-        let strays = self.latest.get(&actor).map_or(&[][..], |l| l.strays.all());
-        let alike = |block: u64| strays.get(1).is_some_and(|before| before.abs_diff(s.first + block) <= 1);
+        let before = latest.strays.all().get(1);
+        let alike = |block: u64| before.is_some_and(|before| before.abs_diff(s.first + block) <= 1);
         let sure = |block| s.course == Course::Backward || alike(block);
         let worth = |&block: &u64| block <= BLOCK_UNITS * self.unit(f) && sure(block);
         let Some(block) = f.block(s, pages).filter(worth) else { return place };
@@ -137,9 +140,7 @@ impl File {
         if s.block == 0 {
             return s.next.min(start);
         }
-        let to = Extent::between(PageIndex(s.next.saturating_sub(BLOCK_MAX)), PageIndex(s.next));
-        let read = self.table.runs(PageBit::Used, to).last().filter(|run| run.end() == to.end());
-        read.map_or(s.next, |run| run.start.0).min(start + s.block)
+        self.read_from(s.next, PageCount(BLOCK_MAX)).min(start + s.block)
     }
 }
 

@@ -152,9 +152,7 @@ impl Wave {
                 let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Forward) else {
                     return place;
                 };
-                let before = Extent::between(pages.start.back(HISTORY_MAX), pages.start);
-                let read = f.table.runs(PageBit::Used, before).last().filter(|run| run.end() == pages.start);
-                let from = read.map_or(q, |run| run.start.0);
+                let from = f.read_from(q, HISTORY_MAX);
                 // Two reads may have met by chance.
                 if from > s.next && s.reads > 2 {
                     self.end(sid);

@@ -43,21 +43,24 @@ impl Wave {
             return place;
         };
         let Some(f) = self.files.get(&id).filter(|f| !self.fits_whole(f)) else { return place };
-        let pays = self.is_head(f) || f.has_one_reader();
+        let head = self.is_head(f);
+        let pays = head || f.has_one_reader();
         let cheap = if pays { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
-        let up = pages.start.0.checked_sub(s.next).filter(|_| s.course != Course::Backward);
-        let low = if s.course == Course::Seed { s.first } else { s.next };
-        let down = low.checked_sub(pages.end().0).filter(|_| s.course != Course::Forward);
-        let goes = !matches!(s.course, Course::Stride { .. });
-        let gap = up.or(down).filter(|&gap| goes && gap <= cheap);
+        let up = || pages.start.0.checked_sub(s.next);
+        let down = |low: u64| low.checked_sub(pages.end().0);
         // Upwards counts up, downwards down.
-        let step = if up.is_some() { 1 } else { -1 };
+        let (gap, step) = match s.course {
+            Course::Forward => (up(), 1),
+            Course::Backward => (down(s.next), -1),
+            Course::Seed => up().map_or((down(s.first), -1), |gap| (Some(gap), 1)),
+            Course::Stride { .. } => (None, 1),
+        };
+        let gap = gap.filter(|&gap| gap <= cheap);
         let before = if latest.hops.signum() == step { latest.hops } else { 0 };
         let hops = if gap.is_some() { before.saturating_add(step) } else { 0 };
-        let strays = latest.strays.all();
         let sorted = |later: &u64, before: &u64| if step > 0 { later > before } else { later < before };
-        let scans = strays.get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted));
-        let chance = if scans || self.is_head(f) { CHANCE } else { CHANCE_ELSEWHERE };
+        let scans = || latest.strays.all().get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted));
+        let chance = if head || scans() { CHANCE } else { CHANCE_ELSEWHERE };
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.hops = hops;
         }

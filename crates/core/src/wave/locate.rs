@@ -82,6 +82,13 @@ impl File {
         known.used && !known.ahead
     }
 
+    /// Where those pages begin that were read and lie right before `page`, so many at most; `page` itself where there are none.
+    pub(super) fn read_from(&self, page: u64, most: PageCount) -> u64 {
+        let before = Extent::between(PageIndex(page).back(most), PageIndex(page));
+        let run = self.table.runs(PageBit::Used, before).last().filter(|run| run.end() == before.end());
+        run.map_or(page, |run| run.start.0)
+    }
+
     /// Strides expected around a page, give or take one: the nearest below, then the nearest above.
     pub(super) fn strides_near(&self, page: u64) -> impl Iterator<Item = StreamId> + '_ {
         let below = self.strides.range(..=page.saturating_add(1)).rev().take(LOOKS_MAX);
@@ -166,8 +173,7 @@ impl Wave {
         if used_before {
             // What was bought (R11) is there whether anybody read it or not: only what was read is history.
             let history = if f.told_all || f.density.was_bought(PageIndex(q - 1)) {
-                let before = Extent::between(PageIndex(q).back(HISTORY_MAX), PageIndex(q));
-                f.table.runs(PageBit::Used, before).last().map_or(0, |run| run.count.0)
+                q - f.read_from(q, HISTORY_MAX)
             } else {
                 f.table.history(PageIndex(q), HISTORY_MAX).0
             };

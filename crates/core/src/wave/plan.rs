@@ -57,7 +57,7 @@ impl Wave {
         let place = self.place(id, pages);
         let was_in = self.latest.get(&actor).and_then(|l| l.stream);
         let place = self.another_run(id, was_in, place, pages);
-        let place = self.next_block(now, id, (actor, was_in), place, pages);
+        let place = self.next_block(now, id, actor, place, pages);
         self.count_place(id, place);
         let place = self.hop(id, actor, place, pages);
         // The mark may be that of its own window.

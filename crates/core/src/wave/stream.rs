@@ -57,7 +57,7 @@ pub(crate) struct Stream {
     pub(crate) reads: u64,
     /// Largest forward skip over unread pages that the reader has shown.
     pub(crate) skip: u64,
-    /// Pages of a block, where its reader goes up block after block and reads each in another order (R5); else 0.
+    /// Pages of a block, where its reader goes block after block and reads each in another order (R5); else 0.
     pub(crate) block: u64,
     /// Marks in a row that its reader has not seen on his way, though what lies before where he is was not read (R5).
     pub(crate) overlooked: u8,

@@ -15,7 +15,7 @@
 //! ```
 
 use super::params::Knobs;
-use super::plan::{GIB, KIB, MIB, Plan};
+use super::plan::{GIB, KIB, MIB, Op, Plan};
 use super::sequential::VOLUME;
 use crate::rng::Rng;
 
@@ -25,20 +25,19 @@ const END: u64 = 12 * GIB;
 const READS_MAX: u64 = 16_384;
 
 /// What a kind of pattern is made of: reads of `block` bytes from `start` on, `reads` of them, in groups of `run`.
-struct Draw {
+struct Draw<'a> {
+    knobs: &'a Knobs<'a>,
     plan: Plan,
     rng: Rng,
     start: u64,
     block: u64,
     run: u64,
     reads: u64,
-    /// Share of the volume that is asked for.
-    share: f64,
 }
 
 /// The pattern that `seed` draws.
 pub(super) fn drawn(k: &mut Knobs, seed: u64) -> Plan {
-    const KINDS: [fn(&mut Draw); 9] =
+    const KINDS: [fn(&mut Draw<'_>); 9] =
         [upside_down, from_behind, shuffled, displaced, scan, scan, sliding, records, windows];
     let mut rng = Rng::named(seed, &["ordered"]);
     let block = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 128 * KIB][rng.below(5) as usize];
@@ -46,76 +45,83 @@ pub(super) fn drawn(k: &mut Knobs, seed: u64) -> Plan {
     let start = MIB * (1 + rng.below(512));
     let reads = k.scaled((VOLUME / block).min(READS_MAX)).max(2 * run);
     let kind = KINDS[rng.below(KINDS.len() as u64) as usize];
-    let share = k.scaled(1 << 20) as f64 / f64::from(1 << 20);
-    let mut draw = Draw { plan: Plan::on_one_file(), rng, start, block, run, reads, share };
+    let mut draw = Draw { knobs: k, plan: Plan::on_one_file(), rng, start, block, run, reads };
     kind(&mut draw);
     draw.plan
 }
 
-impl Draw {
-    /// One of the reads, by its place among them.
-    fn read(&mut self, place: u64) {
+impl Draw<'_> {
+    /// One of the reads, by its place among them; the first is fresh.
+    fn read(&mut self, place: u64) -> &mut Op {
         let fresh = self.plan.ops.is_empty();
-        self.plan.read(0, self.start + place * self.block, self.block).fresh = fresh;
+        let op = self.plan.read(0, self.start + place * self.block, self.block);
+        op.fresh = fresh;
+        op
+    }
+
+    /// The same, so many places from `first` on.
+    fn read_all(&mut self, first: u64, places: impl IntoIterator<Item = u64>) {
+        for place in places {
+            self.read(first + place);
+        }
     }
 
     /// So many of something of which a full volume has `all`, at least two.
     fn some(&self, all: u64) -> u64 {
-        ((all as f64 * self.share) as u64).max(2)
+        self.knobs.scaled(all).max(2)
     }
 }
 
-fn upside_down(draw: &mut Draw) {
+fn upside_down(draw: &mut Draw<'_>) {
     for group in 0..draw.reads / draw.run {
-        (0..draw.run).rev().for_each(|n| draw.read(group * draw.run + n));
+        draw.read_all(group * draw.run, (0..draw.run).rev());
     }
 }
 
-fn from_behind(draw: &mut Draw) {
+fn from_behind(draw: &mut Draw<'_>) {
     for group in (0..draw.reads / draw.run).rev() {
-        (0..draw.run).for_each(|n| draw.read(group * draw.run + n));
+        draw.read_all(group * draw.run, 0..draw.run);
     }
 }
 
-fn shuffled(draw: &mut Draw) {
+fn shuffled(draw: &mut Draw<'_>) {
     for group in 0..draw.reads / draw.run {
         let mut within: Vec<u64> = (0..draw.run).collect();
         draw.rng.shuffle(&mut within);
-        within.into_iter().for_each(|n| draw.read(group * draw.run + n));
+        draw.read_all(group * draw.run, within);
     }
 }
 
-fn displaced(draw: &mut Draw) {
+fn displaced(draw: &mut Draw<'_>) {
     let reads = draw.reads;
     let mut order: Vec<(u64, u64)> = (0..reads).map(|n| (8 * n + draw.rng.below(8 * draw.run), n)).collect();
     order.sort_unstable();
-    order.into_iter().for_each(|(_, n)| draw.read(n));
+    draw.read_all(0, order.into_iter().map(|(_, n)| n));
 }
 
 /// By gaps of up to four times `run` blocks of 16 KiB and less, upwards or, once in three times, downwards.
-fn scan(draw: &mut Draw) {
+fn scan(draw: &mut Draw<'_>) {
     draw.block = draw.block.min(16 * KIB);
     let down = draw.rng.below(3) == 0;
     let gaps: Vec<u64> = (0..draw.some(4096)).map(|_| 1 + draw.rng.below(4 * draw.run)).collect();
     let mut at = if down { gaps.iter().sum::<u64>() } else { 0 };
     for gap in gaps {
         if draw.start + at * draw.block < END {
-            draw.read(at);
-            draw.plan.ops.last_mut().expect("it was read").fresh = true;
+            draw.read(at).fresh = true;
         }
         at = if down { at - gap } else { at + gap };
     }
 }
 
 /// Each read begins in the middle of the one before.
-fn sliding(draw: &mut Draw) {
+fn sliding(draw: &mut Draw<'_>) {
     for n in 0..draw.reads {
         draw.plan.read(0, draw.start + n * draw.block / 2, draw.block).fresh = n == 0;
     }
 }
 
 /// Heads of 24 bytes, each with a body of up to two blocks behind it, of which two in five are read.
-fn records(draw: &mut Draw) {
+fn records(draw: &mut Draw<'_>) {
     let mut at = draw.start;
     for _ in 0..draw.some(4096) {
         let body = 1 + draw.rng.below(2 * draw.block);
@@ -128,14 +134,13 @@ fn records(draw: &mut Draw) {
 }
 
 /// Rectangles of `run` rows of eight blocks out of a matrix of 512 blocks a row.
-fn windows(draw: &mut Draw) {
+fn windows(draw: &mut Draw<'_>) {
     const ROW: u64 = 512;
     draw.block = draw.block.min(16 * KIB);
     for _ in 0..draw.some(40) {
         let (top, left) = (draw.rng.below(ROW), draw.rng.below(ROW - 8));
         for n in 0..draw.run * 8 {
-            draw.read((top + n / 8) * ROW + left + n % 8);
-            draw.plan.ops.last_mut().expect("it was read").fresh = n == 0;
+            draw.read((top + n / 8) * ROW + left + n % 8).fresh = n == 0;
         }
     }
 }
