@@ -77,7 +77,7 @@ pub(super) fn on_stride(q: u64, next: u64, frontier: u64, period: i64, play: u64
 
 impl File {
     /// Whether a page was read since it was fetched last.
-    fn read_since(&self, page: u64) -> bool {
+    pub(super) fn read_since(&self, page: u64) -> bool {
         let known = self.table.state(PageIndex(page));
         known.used && !known.ahead
     }

@@ -13,7 +13,7 @@
 //! | rule | says | where | knowledge it needs; without it |
 //! |---|---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | plan.rs | reads; misses will do |
-//! | R2 next | a read where a stream is expected pushes its window on, unless chance would bring one there as often | locate.rs, quiet.rs | reads or marks |
+//! | R2 next | a read where a stream is expected pushes its window on, unless chance would bring one there as often, or its reader passes more than his reads would wait for | locate.rs, quiet.rs, in_step.rs, passes.rs | reads or marks |
 //! | R3 waited | a window grows only when its reader waited, from the third read on, where answers are late from the second: four-, then twofold, and to what one latency carries; who need not wait to read on has a quarter of what he has read | plan.rs, reach.rs, glides.rs | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | locate.rs, begin.rs | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; who reads block after block, each in another order than the file's, is one; streams in line have one window | locate.rs, blocks.rs | reads |
@@ -65,6 +65,7 @@ mod locate;
 mod look;
 mod losses;
 mod needed;
+mod passes;
 mod plan;
 mod queue;
 mod quiet;

@@ -93,10 +93,14 @@ impl Wave {
         }
         let stream = match place {
             Place::Continues(sid) => {
+                self.pass_marks(sid, pages, marked > 0, true);
                 self.advance(now, sid, pages);
                 Some(sid)
             }
-            Place::Repeats(sid) => Some(sid),
+            Place::Repeats(sid) => {
+                self.pass_marks(sid, pages, marked > 0, true);
+                Some(sid)
+            }
             Place::History(history) => self.resume(now, id, pages, history),
             Place::Stray => self.begin(now, id, pages, actor, looks),
         };
@@ -450,7 +454,7 @@ impl Wave {
         }
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];
-        if f.random {
+        if f.random || self.passes_too_much(s) {
             return;
         }
         let end_of_file = f.end;

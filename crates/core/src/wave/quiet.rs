@@ -38,8 +38,9 @@ impl Wave {
 
     /// R2: a mark was passed unseen. Whose it was has come so far; a seed for which something was fetched has gone on.
     fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
+        let (&next, &sid) = self.files.get(&id)?.forward.range(..=pages.start.0).next_back()?;
+        self.pass_marks(sid, pages, true, false);
         let f = self.files.get_mut(&id)?;
-        let (&next, &sid) = f.forward.range(..=pages.start.0).next_back()?;
         let s = self.streams.get_mut(sid).filter(|s| pages.start.0 < s.frontier)?;
         match s.course {
             Course::Forward if s.reads > 2 => {

@@ -9,6 +9,7 @@
 //! stride     +--run--+            +--run--+            +--run--+              next = last + period
 //! ```
 
+use super::passes::Passes;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -61,6 +62,8 @@ pub(crate) struct Stream {
     pub(crate) block: u64,
     /// Marks in a row that its reader has not seen on his way, though what lies before where he is was not read (R5).
     pub(crate) overlooked: u8,
+    /// What its reader passes that was fetched for him (R2).
+    pub(crate) passes: Passes,
     pub(crate) last: Nanos,
     /// Time from the word of it before the latest to that one, in ns,
     pub(crate) gap_ns: u64,
@@ -141,6 +144,7 @@ impl Stream {
             skip: 0,
             block: 0,
             overlooked: 0,
+            passes: Passes::default(),
             last: now,
             gap_ns: 0,
             interval_ns: 0,
