@@ -3,8 +3,10 @@
 //! It chooses by itself, read by read; [`FileStorage::reads`] says how often each. Through the cache the kernel's own readahead is
 //! off (`POSIX_FADV_RANDOM`), so that either way the disk, or the file system below, is asked for just what it was asked for.
 //!
-//! The version is inode, length and time of change; it is looked at again after every read, so that bytes of two versions
-//! never come together. A file that is *replaced* (written beside and renamed) stays the old one for whoever has it open, as
+//! The version is inode, length and time of modification; it is looked at again after every read, so that bytes of two versions
+//! never come together. Who opens a file is told its time of change as well, which nobody can set back, and whether it was written to a moment
+//! ago: the time of modification is that of the *begin* of a write, so a file that is opened in the middle of one is another version once
+//! it has settled. A file that is *replaced* (written beside and renamed) stays the old one for whoever has it open, as
 //! always on Unix, and that is no change.
 //!
 //! ```text
@@ -12,7 +14,8 @@
 //!                                            another?      -> Error::Changed
 //! ```
 //!
-//! What this cannot see: a writer who writes within the clock tick in which the file was opened (4 ms on most kernels).
+//! What this cannot see: of a file that is open already, a writer who writes within the clock tick in which it was opened (4 ms on most
+//! kernels), goes on with one long write that had begun, or sets the time back.
 //! A read that has begun cannot be stopped; it is asked once before. Where each read has a thread that waits for it, `io_uring` is no
 //! faster (`docs/decisions/0019`); small reads that come together go by a ring (`rings`, `docs/decisions/0060`).
 
@@ -32,9 +35,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 /// Slices of one call; the kernel refuses more (`IOV_MAX`).
 const SLICES_MAX: usize = 1024;
+
+/// A write that began longer ago than this is over.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// A local file that can be read as any object can.
 #[derive(Debug)]
@@ -77,6 +84,16 @@ impl FileVersion {
     }
 }
 
+/// The version as who opens the file is told it: with the time of change, and `new` while a write may not be over.
+fn told(metadata: &Metadata, now: SystemTime) -> String {
+    let FileVersion { inode, len, modified: (seconds, nanoseconds) } = FileVersion::of(metadata);
+    let (changed, changed_ns) = (metadata.ctime(), metadata.ctime_nsec());
+    let settled =
+        metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).is_some_and(|age| age >= SETTLED);
+    let new = if settled { "" } else { "-new" };
+    format!("{inode:x}-{len:x}-{seconds:x}.{nanoseconds:x}-{changed:x}.{changed_ns:x}{new}")
+}
+
 impl FileStorage {
     /// The file at `path`, following symbolic links as `open` does.
     ///
@@ -101,12 +118,10 @@ impl FileStorage {
         // SAFETY: a call on our own descriptor that only advises; a refusal changes nothing.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
         let version = FileVersion::of(&metadata);
-        let (seconds, nanoseconds) = version.modified;
-        let told = format!("{:x}-{:x}-{seconds:x}.{nanoseconds:x}", version.inode, version.len);
         let meta = Meta {
             name: name.clone(),
             len: version.len,
-            version: Some(told.into()),
+            version: Some(told(&metadata, SystemTime::now()).into()),
             endpoint: metadata.dev(),
         };
         let (direct, overlaps, reads_direct, reads_cached) = Default::default();
@@ -262,7 +277,6 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::path::PathBuf;
-    use std::time::Duration;
 
     fn read(storage: &FileStorage, offset: u64, bytes: usize) -> Result<Vec<u8>, Error> {
         let mut buffer = vec![0; bytes];
@@ -291,6 +305,22 @@ mod tests {
         let error = read(&storage, 2, 5).unwrap_err();
         assert!(matches!(error, Error::Changed { .. }), "{error}");
         assert!(error.to_string().ends_with("letters: changed while it was read; open it again"));
+    }
+
+    /// A time of modification that is set back hides nothing from who opens the file; nor does one write that was not over at an earlier open.
+    #[test]
+    fn who_opens_a_file_is_told_of_changes_that_keep_its_time() {
+        let version = |path: &PathBuf| FileStorage::open(path).unwrap().meta.version.unwrap();
+        let (_dir, path, storage) = letters();
+        assert!(storage.meta.version.as_ref().unwrap().ends_with("-new"), "it was written a moment ago");
+        let long_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        let before = version(&path);
+        assert!(!before.ends_with("-new") && before == version(&path));
+        std::thread::sleep(Duration::from_millis(20));
+        std::fs::write(&path, b"ABCDEFGH").unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        assert_ne!(before, version(&path));
     }
 
     #[test]
