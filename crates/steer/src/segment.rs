@@ -1,9 +1,13 @@
 //! The shared segment as a mapping: where its file lies, who may open it, and what becomes of forgotten ones.
 //!
 //! ```text
-//!   /dev/shm/bowwave-4711-9f2c51d07ab3e864      5 MiB, reserved at once, 0600 (0666 for root: children may change uid)
+//!   /dev/shm/bowwave-4711-9f2c51d07ab3e864/     0700; 0711 for root, whose children may change uid
+//!     1c07d3b85e92f46a                          5 MiB, reserved at once, 0600 (0666 for root)
 //!   $XDG_RUNTIME_DIR, /tmp                      tried next, where /dev/shm is missing or full
 //! ```
+//!
+//! Who could open root's segment could cut it short below root's programs. So it lies in a folder that nobody else may list, under a
+//! name that only they are told.
 //!
 //! Worked example: a segment of process 4711 whose process is gone and whose heartbeat is more than 10 s old is removed by
 //! the next run; one that beats, or whose process lives, stays.
@@ -14,7 +18,7 @@ use std::mem::offset_of;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -58,29 +62,32 @@ impl SharedSegment {
         Err(failure.expect("there is at least one place"))
     }
 
-    /// Makes a segment in `dir`.
+    /// Makes a segment in a folder of its own in `dir`.
     pub(crate) fn create_in(dir: &Path) -> io::Result<Self> {
-        let path = dir.join(format!("{NAME}{}-{:016x}", std::process::id(), random()?));
+        let folder = dir.join(format!("{NAME}{}-{:016x}", std::process::id(), random()?));
+        fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let path = folder.join(format!("{:016x}", random()?));
+        let made = Self::create_at(&path);
+        if made.is_err() {
+            // The error that counts is the first.
+            let _ = fs::remove_dir_all(&folder);
+        }
+        made
+    }
+
+    fn create_at(path: &Path) -> io::Result<Self> {
         let file = fs::OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(&path)?;
-        let made = Self::fill(&file, &path);
-        if made.is_err() {
-            // The error that counts is the first.
-            let _ = fs::remove_file(&path);
-        }
-        made
-    }
-
-    fn fill(file: &fs::File, path: &Path) -> io::Result<Self> {
+            .open(path)?;
         // SAFETY: a plain system call on this process.
         if unsafe { libc::geteuid() } == 0 {
-            // Children that give up root must still be able to map it; nobody else can guess the name.
+            // Children that give up root must still be able to map it: they know both names.
             file.set_permissions(fs::Permissions::from_mode(0o666))?;
+            fs::set_permissions(path.parent().expect("its folder"), fs::Permissions::from_mode(0o711))?;
         }
         // Reserved at once: a full /dev/shm must show here, not as SIGBUS in somebody's program.
         // SAFETY: a plain system call on our own descriptor.
@@ -99,11 +106,11 @@ impl SharedSegment {
         &self.path
     }
 
-    /// Says that nobody serves any more, and removes the file. Programs that have it mapped keep their mapping.
+    /// Says that nobody serves any more, and removes the file and its folder. Programs that have it mapped keep their mapping.
     pub fn retire(&self) {
         self.agent_state.store(bowwave_wire::AGENT_GONE, Ordering::SeqCst);
         // Somebody else may have cleaned up.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.path.parent().map(fs::remove_dir_all);
     }
 }
 
@@ -161,7 +168,7 @@ fn random() -> io::Result<u64> {
     }
 }
 
-/// Removes our own segments in `dir` whose agent is dead. Whatever cannot be read or removed stays.
+/// Removes the folders of segments in `dir` whose agent is dead. Whatever cannot be read or removed stays.
 fn remove_stale(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
@@ -174,7 +181,7 @@ fn remove_stale(dir: &Path) {
             && heartbeat_is_old(&entry.path())
         {
             // Another run may be cleaning up as well.
-            let _ = fs::remove_file(entry.path());
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
@@ -186,9 +193,14 @@ fn process_lives(pid: i32) -> bool {
             || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH))
 }
 
-/// A process that is not in our pid namespace may still beat.
-fn heartbeat_is_old(path: &Path) -> bool {
-    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+/// A process that is not in our pid namespace may still beat, in the segment that `folder` holds.
+fn heartbeat_is_old(folder: &Path) -> bool {
+    let Ok(mut inside) = fs::read_dir(folder) else { return false };
+    let Some(Ok(segment)) = inside.next() else { return true };
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(segment.path());
     let mut word = [0u8; 8];
     opened.is_ok_and(|file| {
         file.read_exact_at(&mut word, offset_of!(Segment, heartbeat_ns) as u64).is_err()
@@ -205,12 +217,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let segment = SharedSegment::create_in(dir.path()).unwrap();
         assert!(segment.is_ours());
-        let meta = fs::metadata(segment.path()).unwrap();
-        assert_eq!(meta.len(), size_of::<Segment>() as u64);
-        assert_eq!(meta.permissions().mode() & 0o007 != 0, unsafe { libc::geteuid() } == 0);
-        let path = segment.path().to_path_buf();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(fs::metadata(segment.path()).unwrap().len(), size_of::<Segment>() as u64);
+        let folder = segment.path().parent().unwrap().to_path_buf();
+        let root = unsafe { libc::geteuid() } == 0;
+        assert_eq!([mode(&folder), mode(segment.path())], if root { [0o711, 0o666] } else { [0o700, 0o600] });
         drop(segment);
-        assert!(!path.exists());
+        assert!(!folder.exists());
+    }
+
+    /// Who may not list the folder cannot find the segment, and its name says nothing of it.
+    #[test]
+    fn the_name_of_a_segment_is_not_that_of_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = SharedSegment::create_in(dir.path()).unwrap();
+        let name = segment.path().file_name().unwrap().to_str().unwrap();
+        assert!(name.len() == 16 && !segment.path().parent().unwrap().to_str().unwrap().contains(name));
     }
 
     #[test]
@@ -218,11 +240,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let alive = SharedSegment::create_in(dir.path()).unwrap();
         // No process has this number: it is above the largest that the kernel gives.
-        let stale = dir.path().join("bowwave-4194305-00000000000000aa");
-        fs::write(&stale, [0u8; 64]).unwrap();
-        let beating = dir.path().join("bowwave-4194305-00000000000000bb");
-        fs::copy(alive.path(), &beating).unwrap();
-        let file = fs::OpenOptions::new().write(true).open(&beating).unwrap();
+        let folder = |name: &str| {
+            let folder = dir.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            folder
+        };
+        let stale = folder("bowwave-4194305-00000000000000aa");
+        fs::write(stale.join("aa"), [0u8; 64]).unwrap();
+        let beating = folder("bowwave-4194305-00000000000000bb");
+        fs::copy(alive.path(), beating.join("bb")).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(beating.join("bb")).unwrap();
         file.write_all_at(&monotonic_ns().to_ne_bytes(), offset_of!(Segment, heartbeat_ns) as u64).unwrap();
         remove_stale(dir.path());
         assert!(!stale.exists() && beating.exists() && alive.path().exists());
