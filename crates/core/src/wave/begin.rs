@@ -13,7 +13,7 @@
 use super::locate::HISTORY_MAX;
 use super::stream::{Course, Stream, StreamId};
 use super::strides::STRIDE_READS;
-use super::{SEEDS_MAX, Wave};
+use super::{SEEDS_MAX, STREAMS_MAX, Wave};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::view::View;
@@ -70,6 +70,9 @@ impl Wave {
         by: Option<u32>,
         serial: u64,
     ) -> Option<StreamId> {
+        if self.streams.len() >= STREAMS_MAX {
+            return None;
+        }
         let (q, n) = (pages.start.0, pages.count.0);
         let f = self.files.get_mut(&id)?;
         let mut seed = Stream::seed(id, q, n, now);
@@ -126,6 +129,9 @@ impl Wave {
         s.begun = (s.progress(), self.counters.pages_used);
         let (id, next, course) = (s.file, s.next, s.course);
         let stride = matches!(course, Course::Stride { .. });
+        if self.streams.len() >= STREAMS_MAX {
+            return None;
+        }
         let f = self.files.get_mut(&id)?;
         let sid = self.streams.add(s);
         self.counters.streams += 1;
@@ -135,7 +141,7 @@ impl Wave {
             Course::Seed | Course::Forward => &mut f.forward,
         };
         if let Some(old) = expected.insert(next, sid).filter(|_| !stride) {
-            self.streams.remove(old);
+            self.dismiss(old);
         }
         self.mark_active(now, sid);
         Some(sid)

@@ -40,11 +40,13 @@
 
 use super::beside::Places;
 use super::fills::{Fills, THICK, THICK_FIRST};
+use super::footprint::entries;
 use super::grids::{self, GRIDS, Key, LARGEST};
 use super::worn::Worn;
 use crate::units::{Extent, PageIndex};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::mem::size_of;
 
 /// A region is bought once so many times the rent paid in it come to its price.
 const RENT: u64 = 2;
@@ -179,6 +181,13 @@ pub(crate) struct Density {
 }
 
 impl Density {
+    /// Bytes that it takes, about.
+    pub(super) fn bytes_of_memory(&self) -> usize {
+        entries::<Key, Region>(self.regions.len())
+            + self.owing.capacity() * size_of::<Extent>()
+            + self.line.capacity() * size_of::<(u64, Key)>()
+    }
+
     /// A random read of `pages` waited, or is expected to wait. Returns the region to buy, if one has paid: `price(region)` is how many of
     /// its pages are missing, and what fetching those would take in ns.
     pub(crate) fn read(

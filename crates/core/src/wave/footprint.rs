@@ -1,13 +1,14 @@
 //! What drivers ask beside their inputs: what the brain itself takes of memory, for those that hold a ceiling over all they
 //! have, which pages are still waited for, and which gaps are worth fetching, for those that are told long lists of what will be read.
 
-use super::{Explained, File, Flight, Wave};
+use super::queue::Queue;
+use super::{Explained, File, Flight, Latest, Wave};
 use crate::table::PageBit;
-use crate::units::{Bytes, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
+use crate::units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use core::mem::size_of;
 
 /// What an entry of an ordered map takes: its nodes are at worst half full.
-const fn entries<K, V>(count: usize) -> usize {
+pub(super) const fn entries<K, V>(count: usize) -> usize {
     2 * count * (size_of::<K>() + size_of::<V>())
 }
 
@@ -45,11 +46,20 @@ impl Wave {
     pub fn bytes_of_memory(&self) -> Bytes {
         let file = |f: &File| {
             let streams = f.forward.len() + f.backward.len() + f.strides.len();
-            entries::<u64, u64>(streams) + f.seeds.capacity() * size_of::<u64>()
+            entries::<u64, u64>(streams)
+                + f.seeds.capacity() * size_of::<u64>()
+                + f.density.bytes_of_memory()
+                + f.needed.bytes_of_memory()
         };
         let files: usize = self.files.values().map(file).sum();
         let tables: u64 = self.files.values().map(|f| f.table.bytes_of_memory().0).sum();
-        let fixed = entries::<FileId, File>(self.files.len())
+        let queues: usize = self.queues.values().map(Queue::bytes_of_memory).sum();
+        let fixed = queues
+            + entries::<u32, Latest>(self.latest.len())
+            + self.changed.capacity() * size_of::<(FileId, u64)>()
+            + self.arrivals.capacity() * size_of::<(Nanos, FileId, Extent)>()
+            + self.given_up.capacity() * size_of::<(FileId, Extent)>()
+            + entries::<FileId, File>(self.files.len())
             + entries::<u64, Flight>(self.flights.len())
             + self.streams.bytes_of_memory()
             + self.silent.capacity() * size_of::<(Nanos, u64)>()
@@ -86,5 +96,34 @@ mod tests {
         wave.files.get_mut(&FileId(0)).unwrap().backward.insert(150, sid);
         let awaited = [119, 120, 149, 150].map(|page| wave.awaits(FileId(0), PageIndex(page)));
         assert_eq!(awaited, [false, true, true, false]);
+    }
+
+    /// What a driver need not say: that a wait ended, and what became of the requests of a file that it closed.
+    #[test]
+    fn nothing_is_left_of_who_tells_no_more() {
+        use super::super::{Action, Config, Input, Wave};
+        use crate::table::PageBit;
+        use crate::units::Bytes;
+        let (mut wave, file) = (Wave::new(Config::default()), FileId(0));
+        let open = Input::Open { file, device: 0, size: Bytes(1 << 30) };
+        wave.handle(Nanos(0), open);
+        wave.handle(Nanos(0), Input::Read { file, pages: Extent::new(5000, 8), actor: 7 });
+        assert_eq!((wave.queue(0).waiting.len(), wave.queue(0).lacking.len()), (1, 1));
+        // It is there, since somebody has looked: and it is not under way any more.
+        wave.handle(Nanos(1), Input::Present { file, pages: Extent::new(5000, 8) });
+        assert_eq!(wave.files[&file].table.count(PageBit::InFlight, Extent::new(5000, 8)).0, 0);
+        wave.handle(Nanos(2), Input::Read { file, pages: Extent::new(5000, 8), actor: 7 });
+        assert_eq!((wave.queue(0).waiting.len(), wave.queue(0).lacking.len()), (0, 0), "he has it");
+
+        wave.handle(Nanos(3), Input::Read { file, pages: Extent::new(0, 300), actor: 8 });
+        let Some(Action::Fetch { id, pages, .. }) = wave.poll(Nanos(3)) else {
+            panic!("the rest of it is fetched")
+        };
+        wave.handle(Nanos(4), Input::Close { file });
+        assert!(wave.queue(0).lacking.is_empty() && !wave.is_behind(0), "nobody wants anything of it");
+        wave.handle(Nanos(5), open);
+        wave.handle(Nanos(6), Input::Arrived { fetch: id });
+        assert!(!wave.resident(file, pages.start), "that was of another file");
+        wave.check();
     }
 }

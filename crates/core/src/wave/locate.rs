@@ -276,7 +276,8 @@ impl Wave {
         // So were the runs of a stride between the one expected and this one.
         let (from, period, run) = skipped;
         if period != 0 {
-            let runs = (((q as i64 - from as i64) / period).max(0) as u64).min(QUIET_MAX);
+            let way = q as i64 - from as i64 + PLAY as i64 * period.signum();
+            let runs = ((way / period).max(0) as u64).min(QUIET_MAX);
             if let Some(s) = self.streams.get_mut(sid) {
                 s.reads += runs;
             }
@@ -291,7 +292,6 @@ impl Wave {
             let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
             let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
             self.dead += passed;
-            self.gaps_passed += passed;
         }
         // Pages that were passed quietly inside the window were read.
         let passed = match self.streams.get(sid).map(|s| (s.course, s.next)) {
@@ -350,6 +350,9 @@ impl Wave {
             && f.table.count(PageBit::Ahead, pages).0 > 0;
         let behind = self.queues.get(&f.device).is_some_and(|queue| queue.stands_before(id, pages.start));
         if self.latest.len() >= ACTORS_MAX && !self.latest.contains_key(&actor) {
+            for actor in self.latest.keys().copied().collect::<alloc::vec::Vec<u32>>() {
+                self.waits_no_more(actor);
+            }
             self.latest.clear();
             self.files.values_mut().for_each(|f| f.readers = 0);
         }
@@ -399,7 +402,9 @@ mod tests {
     use super::super::device::tests::play;
     use super::super::stream::Streams;
     use super::super::stream::tests::{buy_region, fetched_ahead};
+    use super::super::{Config, Input};
     use super::*;
+    use crate::units::Bytes;
 
     /// On a head of 8 ms, which carries 195 pages in the time of a way: windows of `pages`, with the mark 16 before the end; somebody had read
     /// all of it before. Says which of three reads behind such windows, none of which told of anything in them, belongs to the stream.
@@ -444,5 +449,18 @@ mod tests {
         wave.files.get_mut(&FileId(0)).unwrap().table.clear(PageBit::Present, Extent::new(1000, 100));
         let place = wave.place(FileId(0), Extent::new(1041, 8));
         assert_eq!(place, Place::History(0), "what is gone is no part of the run");
+    }
+
+    /// Every sixteenth page, and one of them read a page early: the runs before it were read without a word, all of them.
+    #[test]
+    fn a_run_that_is_a_page_early_is_counted_with_those_before() {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let s = Stream::stride(id, Extent::new(32, 1), 16, Nanos(0)).unwrap();
+        let sid = wave.adopt(Nanos(0), s).unwrap();
+        assert_eq!(wave.streams.get(sid).unwrap().next, 48);
+        wave.advance(Nanos(1), sid, Extent::new(95, 1));
+        let f = &wave.files[&id];
+        assert_eq!([48, 64, 80].map(|page| f.table.has(PageBit::Used, PageIndex(page))), [true; 3]);
     }
 }

@@ -154,15 +154,14 @@ impl Wave {
         }
         let unread: Vec<Extent> = f.table.runs(PageBit::Ahead, pages).collect();
         let gone: Vec<Extent> = unread.iter().flat_map(|&run| f.table.runs(PageBit::Present, run)).collect();
+        let all: u64 = gone.iter().map(|run| run.count.0).sum();
         let lost: Vec<Extent> = gone.into_iter().filter(|&run| self.is_lost(id, run)).collect();
         let count: u64 = lost.iter().map(|run| run.count.0).sum();
-        // Gaps that were passed go first: nobody waits for them, and their loss tells nothing.
-        let gaps = count.min(self.gaps_passed);
-        self.gaps_passed -= gaps;
-        self.dead = self.dead.saturating_sub(gaps);
+        // Nobody was to come to the others, and that they are gone tells nothing.
+        self.dead = self.dead.saturating_sub(all - count);
         let held_up = |run: &&Extent| self.is_held_up_at(id, run.start);
         let held_up: u64 = lost.iter().filter(held_up).map(|run| run.count.0).sum();
-        let telling = (count - gaps).saturating_sub(held_up);
+        let telling = count.saturating_sub(held_up);
         self.lost += telling;
         self.trials.lost(telling);
         // Where what is out fills much of the memory, it is the memory that is short.
@@ -519,5 +518,16 @@ mod tests {
         };
         assert_eq!(given_up(false), [Extent::new(2792, 208), Extent::new(3100, 900)]);
         assert_eq!(given_up(true), []);
+    }
+
+    /// 1000 pages that a stream left are gone: they are nobody's no more, and that tells nothing of the memory.
+    #[test]
+    fn what_is_nobodys_and_goes_is_out_no_more() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(1000, 1000), 1900);
+        wave.end(sid);
+        assert_eq!((wave.unread, wave.dead, wave.out()), (1000, 1000, 0));
+        let lost = wave.lost;
+        wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 600) });
+        assert_eq!((wave.unread, wave.dead, wave.out(), wave.lost), (400, 400, 0, lost));
     }
 }

@@ -107,6 +107,8 @@ pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
 const SEEDS_MAX: usize = 4096;
+/// Streams and seeds of all files; where so many are alive none begins. Of 500 bytes each: 65 MB.
+const STREAMS_MAX: usize = 1 << 17;
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
 /// Leaves that changed, for whoever takes them; where there are more, each is kept once.
@@ -234,6 +236,8 @@ struct Flight {
     ours: PageCount,
     issued: Nanos,
     sent: Sent,
+    /// Its file is no more.
+    closed: bool,
 }
 
 /// The brain of a run.
@@ -258,8 +262,6 @@ pub struct Wave {
     unread: u64,
     /// Of those, about, pages that no stream will read: what streams left that ended, gaps behind a stride, bought regions.
     dead: u64,
-    /// Of those, gaps that the reader of a stride has passed.
-    gaps_passed: u64,
     /// What streams left that ended, and use and waits have not made good yet (R13).
     debt: u64,
     /// Until so many pages are used, a stream that reads much lacks what others have out (R13).
@@ -312,7 +314,6 @@ impl Wave {
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
             unread: 0,
             dead: 0,
-            gaps_passed: 0,
             debt: 0,
             pressed: 0,
             trials: Trials::default(),
@@ -356,12 +357,7 @@ impl Wave {
             Input::Arrived { fetch } => self.arrived(now, fetch, true),
             Input::Skipped { fetch } => self.arrived(now, fetch, false),
             Input::Failed { fetch } => self.failed(fetch),
-            Input::Present { file, pages } => {
-                if let Some(f) = self.files.get_mut(&file) {
-                    f.table.set(PageBit::Present, pages);
-                    self.touch_leaves(file, pages);
-                }
-            }
+            Input::Present { file, pages } => self.present(file, pages),
             Input::Dropped { file, pages } => self.dropped(now, file, pages),
             Input::Advised { file, pages, advice } => self.advised(now, file, pages, advice),
             Input::Memory { bytes } => self.memory_is(bytes),
@@ -461,6 +457,14 @@ impl Wave {
         assert!(silent <= self.line_max(), "{silent} in line of {places} that were alive at once");
         assert!(self.given_up.len() <= GIVEN_UP_MAX);
         assert!(self.changed.len() < self.changed_max, "nobody need take what changed");
+        for (device, queue) in &self.queues {
+            let reads_there = |actor| {
+                let file = self.latest.get(actor).and_then(|latest| self.files.get(&latest.file));
+                file.is_some_and(|f| f.device == *device)
+            };
+            assert!(queue.lacking.keys().all(reads_there), "who lacks something reads a file of the device");
+        }
+        assert!(self.streams.len() <= STREAMS_MAX, "streams are bounded");
         let ends: usize = self.queues.values().map(|queue| queue.ends.len()).sum();
         assert!(ends <= self.flights.len(), "a request in flight has one end");
     }
@@ -509,6 +513,7 @@ impl Wave {
         if end < file.end {
             let lost = file.table.count(PageBit::Ahead, Extent::between(PageIndex(end), PageIndex(file.end)));
             self.unread -= lost.0;
+            self.dead = self.dead.min(self.unread);
         }
         file.end = end;
         file.table.set_end_of_file(PageIndex(end));
@@ -517,12 +522,25 @@ impl Wave {
 
     fn close(&mut self, id: FileId) {
         self.leave_file(id);
+        let readers = self.latest.iter().filter(|(_, latest)| latest.file == id);
+        for actor in readers.map(|(&actor, _)| actor).collect::<Vec<u32>>() {
+            self.waits_no_more(actor);
+        }
         let Some(file) = self.files.remove(&id) else { return };
+        // The next file may be given its number.
+        self.flights.values_mut().filter(|flight| flight.file == id).for_each(|flight| flight.closed = true);
+        if let Some(queue) = self.queues.get_mut(&file.device) {
+            queue.close(id);
+        }
         self.unread -= file.table.count(PageBit::Ahead, Extent::new(0, file.end)).0;
+        self.dead = self.dead.min(self.unread);
         for sid in
             file.forward.into_values().chain(file.strides.into_values()).chain(file.backward.into_values())
         {
             if let Some(stream) = self.streams.remove(sid) {
+                if stream.course != Course::Seed {
+                    self.not_active((stream.epoch, stream.epoch_before), stream.in_bought);
+                }
                 let ended = if stream.goes_down() { &mut self.lengths_down } else { &mut self.lengths };
                 ended.push(stream.progress());
             }
@@ -539,14 +557,27 @@ impl Wave {
         self.trials.used(useful);
         self.unread -= useful;
         self.dead = self.dead.min(self.unread);
-        self.gaps_passed = self.gaps_passed.min(self.dead);
         self.debt = self.debt.saturating_sub(useful).min(self.unread);
         useful
     }
 
+    /// Pages are there, whoever brought them. What a reader was to bring himself is not under way any more, also where nobody tells that his
+    /// wait ended; what we fetch is until it arrives. O(requests in flight).
+    fn present(&mut self, id: FileId, pages: Extent) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        f.table.set(PageBit::Present, pages);
+        if f.table.count(PageBit::InFlight, pages).0 > 0 {
+            f.table.clear(PageBit::InFlight, pages);
+            for flight in self.flights.values().filter(|flight| flight.file == id && !flight.closed) {
+                f.table.set(PageBit::InFlight, flight.pages.intersection(pages));
+            }
+        }
+        self.touch_leaves(id, pages);
+    }
+
     fn arrived(&mut self, now: Nanos, id: FetchId, sent: bool) {
         let Some(flight) = self.flights.remove(&id) else { return };
-        if let Some(f) = self.files.get_mut(&flight.file) {
+        if let Some(f) = self.files.get_mut(&flight.file).filter(|_| !flight.closed) {
             f.table.clear(PageBit::InFlight, flight.pages);
             f.table.set(PageBit::Present, flight.pages);
             self.touch_leaves(flight.file, flight.pages);
@@ -574,7 +605,9 @@ impl Wave {
             queue.back(flight.file, flight.pages);
             queue.device.gone(flight.sent);
         }
-        self.forget(flight.file, flight.pages, false);
+        if !flight.closed {
+            self.forget(flight.file, flight.pages, false);
+        }
     }
 
     /// Takes it that pages are not there (any more). Pages in flight stay so where `arrived_only`.
@@ -599,6 +632,8 @@ impl Wave {
     }
 
     fn touch_leaves(&mut self, file: FileId, pages: Extent) {
+        let end = self.files.get(&file).map_or(0, |f| f.end);
+        let pages = pages.intersection(Extent::new(0, end));
         if pages.is_empty() {
             return;
         }

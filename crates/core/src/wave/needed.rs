@@ -8,6 +8,7 @@
 //!
 //! Pieces that touch or overlap are one. A reader past the end of what was said is on his own again.
 
+use super::footprint::entries;
 use crate::units::Extent;
 use alloc::collections::BTreeMap;
 
@@ -33,6 +34,11 @@ impl Needed {
             self.pieces.pop_first();
         }
         self.pieces.insert(start, end);
+    }
+
+    /// Bytes that it takes, about.
+    pub(super) fn bytes_of_memory(&self) -> usize {
+        entries::<u64, u64>(self.pieces.len())
     }
 
     /// The page behind the piece that holds `page`, if one does. O(log n).

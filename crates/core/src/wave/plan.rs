@@ -46,6 +46,7 @@ pub(super) struct Asked {
 impl Wave {
     pub(super) fn read(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) {
         self.weigh_losses();
+        self.waits_no_more(actor);
         let Some(f) = self.files.get_mut(&id) else { return };
         let pages = pages.intersection(Extent::new(0, f.end));
         if pages.is_empty() {
@@ -268,6 +269,15 @@ impl Wave {
         let latency = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device)?.device.latency());
         if let Some(latency) = latency {
             s.takes_at_once = now.since(served).0 <= 2 * latency.0;
+        }
+    }
+
+    /// Who reads again, or goes, waits for nothing any more, though nobody told that his wait ended.
+    pub(super) fn waits_no_more(&mut self, actor: u32) {
+        let file = self.latest.get(&actor).and_then(|latest| self.files.get(&latest.file));
+        if let Some(queue) = file.and_then(|f| self.queues.get_mut(&f.device)) {
+            queue.waiting.remove(&actor);
+            queue.lacking.remove(&actor);
         }
     }
 
@@ -560,6 +570,9 @@ impl Wave {
             Advice::WillNeed => {
                 let why = Why("R15 the program will need it");
                 let pages = pages.intersection(Extent::new(0, f.end));
+                if pages.is_empty() {
+                    return;
+                }
                 f.needed.add(pages);
                 let pages = Extent { count: pages.count.min(PageCount(self.room())), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);

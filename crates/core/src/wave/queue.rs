@@ -15,11 +15,13 @@
 
 use super::Config;
 use super::device::{Device, PIECE_MIN, Sent};
+use super::footprint::entries;
 use super::stream::StreamId;
 use super::wholes::Wholes;
 use crate::decision::Why;
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::mem::size_of;
 
 /// Trips that a head may stay with one reader while others wait: 13 MB and 136 ms on hdd; the slices of CFQ were of 100 ms.
 pub(super) const SLICE_TRIPS: u64 = 4;
@@ -104,6 +106,13 @@ impl Line {
         }
     }
 
+    /// Forgets all parts of a file.
+    fn close(&mut self, file: FileId) {
+        while let Some((&key, _)) = self.parts.range((file, 0)..).next().filter(|(key, _)| key.0 == file) {
+            self.take(key);
+        }
+    }
+
     /// Where the oldest part starts.
     pub(super) fn oldest(&self) -> Option<(FileId, u64)> {
         self.order.iter().find(|key| self.parts.contains_key(key)).copied()
@@ -172,7 +181,30 @@ pub(super) fn take_next(
         .or_else(|| ahead.filter(|_| !full)?.take_oldest())
 }
 
+impl Line {
+    /// Bytes that it takes, about.
+    fn bytes_of_memory(&self) -> usize {
+        let part = size_of::<VecDeque<Wanted>>() + size_of::<Wanted>();
+        self.order.capacity() * size_of::<(FileId, u64)>()
+            + self.parts.len() * (2 * size_of::<(FileId, u64)>() + part)
+    }
+}
+
 impl Queue {
+    /// Bytes that it takes, about.
+    pub(super) fn bytes_of_memory(&self) -> usize {
+        let lines: usize =
+            [&self.demand, &self.urgent, &self.ahead].into_iter().map(Line::bytes_of_memory).sum();
+        lines
+            + entries::<u32, u64>(self.waiting.len() + self.lacking.len())
+            + entries::<(FileId, u64), u64>(self.ends.len())
+    }
+
+    /// A file is no more: nothing of it is wanted.
+    pub(super) fn close(&mut self, file: FileId) {
+        [&mut self.demand, &mut self.urgent, &mut self.ahead].into_iter().for_each(|line| line.close(file));
+    }
+
     /// Nothing is wanted of the device, and nothing known of it.
     pub(super) fn new(config: &Config) -> Self {
         Self {

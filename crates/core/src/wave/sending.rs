@@ -107,8 +107,10 @@ impl Wave {
             }
             let fetch = FetchId(self.next_fetch);
             self.next_fetch += 1;
-            self.flights
-                .insert(fetch, Flight { file: id, device, pages, ours: ours.count, issued: now, sent });
+            self.flights.insert(
+                fetch,
+                Flight { file: id, device, pages, ours: ours.count, issued: now, sent, closed: false },
+            );
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
         }
