@@ -16,6 +16,7 @@ use core::mem::size_of;
 const LEAF: u64 = 64;
 /// Leaves in a chunk: one that holds a page here and there takes 128 bytes more than its leaves.
 const CHUNK: u64 = 16;
+const CHUNK_PAGES: u64 = CHUNK * LEAF;
 
 /// Chunks of the first gibibyte: their row takes 2 KiB at most.
 const CHUNKS_NEAR: usize = 256;
@@ -96,10 +97,18 @@ impl Places {
         }
     }
 
-    /// The frames of those of these pages that have one, in order.
+    /// The frames of those of these pages that have one, in order. Chunks that are not there are not looked at.
     pub(super) fn of(&self, pages: Extent) -> impl Iterator<Item = FrameId> + '_ {
-        let parts = parts(pages)
-            .filter_map(|(leaf, within, part)| Some(&self.leaf(leaf)?.frames[within..within + part.len()]));
+        let first = pages.start.0 / CHUNK_PAGES;
+        let last = first.max(pages.end().0.saturating_sub(1) / CHUNK_PAGES);
+        let parts = self.chunks.range(first, last).flat_map(move |(number, chunk)| {
+            parts(Extent::new(number * CHUNK_PAGES, CHUNK_PAGES).intersection(pages)).filter_map(
+                |(leaf, within, part)| {
+                    let leaf = chunk.leaves[(leaf % CHUNK) as usize].as_deref()?;
+                    Some(&leaf.frames[within..within + part.len()])
+                },
+            )
+        });
         parts.flatten().filter(|&&id| id != NO_FRAME).map(|&id| FrameId(id))
     }
 }
@@ -134,5 +143,19 @@ mod tests {
             places.take(Extent::new(page, 1));
         }
         assert_eq!(places.bytes_of_memory(), Bytes(0));
+    }
+
+    /// Four frames, far apart in a file of a pebibyte: who passed each of its leaves would be seconds on the way.
+    #[test]
+    fn what_is_far_apart_is_found_at_once() {
+        let mut places = Places::default();
+        let ends = [0, CHUNK_PAGES, 1 << 30, (1 << 38) - 1];
+        for (id, page) in ends.into_iter().enumerate() {
+            places.put(PageIndex(page), &[id as u32]);
+        }
+        let of = |start, count| -> Vec<u32> { places.of(Extent::new(start, count)).map(|id| id.0).collect() };
+        assert_eq!(of(0, 1 << 38), [0, 1, 2, 3]);
+        assert_eq!((of(1, 1 << 30), of(1, CHUNK_PAGES - 1)), ([1, 2].to_vec(), Vec::new()));
+        assert_eq!(of(CHUNK_PAGES, 0), []);
     }
 }
