@@ -88,9 +88,9 @@ impl Cache {
     /// Opens what can be read. Whoever opens the same object twice has two files.
     ///
     /// # Errors
-    /// None so far: a storage says what is wrong when it is read.
+    /// If it is longer than 2^50 bytes (1 PiB). Whatever else is wrong a storage says when it is read.
     pub fn open(&self, storage: impl Storage + 'static) -> Result<File, Error> {
-        let file = self.handle.engine.open(Box::new(storage));
+        let file = self.handle.engine.open(Box::new(storage))?;
         Ok(File::new(file, Arc::clone(&self.handle)))
     }
 

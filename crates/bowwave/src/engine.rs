@@ -15,7 +15,7 @@
 
 use crate::brain::{Brain, Orders};
 use crate::flight::{Flight, lock};
-use crate::memory::{Memory, Run};
+use crate::memory::{FILE_BYTES_MAX, Memory, Run};
 use crate::notes::Notes;
 use crate::pool::{Job, Pool, Request};
 use bowwave_core::{Bytes, Learnt, Nanos, PAGE_SIZE};
@@ -168,12 +168,19 @@ impl Engine {
         self.pool.send(self, orders.send, free);
     }
 
-    pub(crate) fn open(self: &Arc<Self>, storage: Box<dyn Storage>) -> Arc<FileShared> {
+    /// Opens what can be read, where its length can be told by the number of a leaf. It keeps that length for its life.
+    pub(crate) fn open(self: &Arc<Self>, storage: Box<dyn Storage>) -> Result<Arc<FileShared>, Error> {
         self.with(|brain, now| {
             let file = Arc::new(FileShared::new(brain.number(), storage));
+            let Meta { name, len, .. } = &file.meta;
+            if *len > FILE_BYTES_MAX {
+                let what = format!("{len} bytes long; a file of a cache has 2^50 (1 PiB) at most");
+                let source = Arc::new(io::Error::new(io::ErrorKind::FileTooLarge, what));
+                return Err(Error::Io { object: name.clone(), source });
+            }
             brain.open(now, &file);
             brain.pump(now);
-            file
+            Ok(file)
         })
     }
 

@@ -341,6 +341,29 @@ fn a_stride_that_is_read_quietly_goes_on() {
 }
 
 #[test]
+fn a_file_has_a_pebibyte_at_most() {
+    let cache = cache(8);
+    let longer = Content::new(9, (1 << 50) + 1);
+    let error = cache.open(longer).unwrap_err();
+    let text = "content: 1125899906842625 bytes long; a file of a cache has 2^50 (1 PiB) at most";
+    assert_eq!(error.to_string(), text);
+    assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::FileTooLarge));
+    // Nothing is left of it, and one that has exactly so much is read to its last byte, on the way up and on the way down.
+    assert_eq!(cache.stats().files, 0);
+    let content = Content::new(9, 1 << 50);
+    let file = cache.open(content.clone()).unwrap();
+    let mut buf = vec![0; 10_000];
+    let all_from = (1u64 << 50) - (8 << 20);
+    let starts: Vec<u64> = (all_from..1 << 50).step_by(buf.len()).collect();
+    for &at in starts.iter().chain(starts.iter().rev()).chain(&[0]) {
+        let n = file.read_at(&mut buf, at).unwrap();
+        assert_eq!(n as u64, (buf.len() as u64).min((1 << 50) - at));
+        assert!(content.holds(at, &buf[..n]), "at {at}");
+    }
+    cache.check();
+}
+
+#[test]
 fn frames_suit_what_is_read_past_the_kernels_cache() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large");

@@ -16,7 +16,7 @@
 //! are told out of their order end strides.
 
 use super::{Brain, id};
-use crate::memory::{LEAF, mask};
+use crate::memory::{LEAF, LEAVES_MAX, mask};
 use crate::notes::{Note, TOLD_EVERY};
 use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex, while_read};
 use std::sync::Arc;
@@ -60,7 +60,8 @@ impl Brain {
             let to = being_read.end().0.clamp(leaf * LEAF, (leaf + 1) * LEAF) - leaf * LEAF;
             read.push((leaf, self.memory.take_used(number, leaf, !mask(from, to))));
         }
-        self.look(number, last + 1..=last + LEAVES_AROUND, LEAVES_UNREAD, &mut read);
+        let end = (last + 1 + LEAVES_AROUND).min(LEAVES_MAX);
+        self.look(number, last + 1..end, LEAVES_UNREAD, &mut read);
         self.tell_read(now, number, read);
     }
 

@@ -3,7 +3,7 @@
 use super::frames::{Arena, FRAME};
 use super::gate::Gate;
 use super::mapping::{Zero, Zeroed};
-use super::{LEAF, Run, mask};
+use super::{LEAF, LEAVES_MAX, Run, mask};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -52,7 +52,10 @@ pub(crate) struct Copied {
     pub(crate) fresh: bool,
 }
 
+/// Which part of which file. A leaf past [`LEAVES_MAX`] would be one of another file.
+#[inline]
 const fn key(file: u32, leaf: u64) -> u64 {
+    assert!(leaf < LEAVES_MAX, "no file has so many leaves: Engine::open refuses it");
     (file as u64) << 32 | leaf
 }
 
@@ -429,6 +432,13 @@ mod tests {
         free.give(run);
         assert_eq!(memory.copy(1, 3 * 4096, &mut out, false).bytes, 0);
         assert!(memory.find_surely(key(1, 0)).is_none(), "a leaf without pages is given up");
+    }
+
+    #[test]
+    fn the_last_leaf_of_a_file_is_none_of_the_next() {
+        assert_eq!(key(1, LEAVES_MAX - 1) + 1, key(2, 0));
+        let beyond = std::panic::catch_unwind(|| key(1, LEAVES_MAX));
+        assert!(beyond.is_err(), "file 1 and its own first leaf, by the bits");
     }
 
     #[test]

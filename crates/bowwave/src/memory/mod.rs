@@ -27,6 +27,12 @@ pub(crate) use leaf::{Memory, PinnedLeaf};
 /// Pages of a leaf.
 pub(crate) const LEAF: u64 = 64;
 
+/// Leaves of a file at most: a leaf is found by 32 bits of its file's number and 32 of its own.
+pub(crate) const LEAVES_MAX: u64 = 1 << 32;
+
+/// Bytes of a file at most: 1 PiB.
+pub(crate) const FILE_BYTES_MAX: u64 = LEAVES_MAX * LEAF * bowwave_core::PAGE_SIZE;
+
 /// Bits `[from, to)` of a leaf.
 pub(crate) const fn mask(from: u64, to: u64) -> u64 {
     if to <= from {

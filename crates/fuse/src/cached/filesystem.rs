@@ -226,6 +226,8 @@ impl Inner {
                 // A link where the path has none any more.
                 Some(libc::ELOOP) => return Errno::ELOOP,
                 Some(code) => Errno::from(io::Error::from_raw_os_error(code)),
+                // As open(2) has it; EFBIG is of writes.
+                None if source.kind() == io::ErrorKind::FileTooLarge => Errno::EOVERFLOW,
                 None => Errno::EIO,
             },
             Error::Wrong { .. } => Errno::EIO,
