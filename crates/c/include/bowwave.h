@@ -49,8 +49,8 @@ struct bowwave_config {
   // Bytes that pages fetched ahead may occupy. Default 1 GiB.
   uint64_t memory;
   // Your cache lets pages that were read go before those that a reader still comes to (`bowwave_awaits`): seven eighths of
-  // memory are shared out to readers then, not a half. Default false, as no kernel does.
-  bool read_goes_first;
+  // memory are shared out to readers then, not a half. 0 is no, anything else yes; default 0, as no kernel does.
+  uint8_t read_goes_first;
   // What is read without a word you tell (`bowwave_used`) at most so late, in nanoseconds: a reader with pages ahead of him is not
   // taken to have gone for silence as long as that, unless he was heard reading elsewhere. Default 0: as it is read.
   uint64_t told_within_ns;
@@ -63,8 +63,8 @@ struct bowwave_config {
   uint64_t reader_max;
   // Pages fetched ahead in vain that are tolerated for each hundred used. Default 15.
   uint32_t waste_percent;
-  // Whether that is absolute, whatever it would have saved. Default false.
-  bool waste_absolute;
+  // Whether that is absolute, whatever it would have saved: 0 is no, anything else yes. Default 0.
+  uint8_t waste_absolute;
 };
 
 // Pages `[start, start + count)` of a file; a page is 4096 bytes. What lies past the file's end is left out.

@@ -37,8 +37,8 @@ pub struct bowwave_config {
     /// Bytes that pages fetched ahead may occupy. Default 1 GiB.
     pub memory: u64,
     /// Your cache lets pages that were read go before those that a reader still comes to (`bowwave_awaits`): seven eighths of
-    /// memory are shared out to readers then, not a half. Default false, as no kernel does.
-    pub read_goes_first: bool,
+    /// memory are shared out to readers then, not a half. 0 is no, anything else yes; default 0, as no kernel does.
+    pub read_goes_first: u8,
     /// What is read without a word you tell (`bowwave_used`) at most so late, in nanoseconds: a reader with pages ahead of him is not
     /// taken to have gone for silence as long as that, unless he was heard reading elsewhere. Default 0: as it is read.
     pub told_within_ns: u64,
@@ -51,8 +51,8 @@ pub struct bowwave_config {
     pub reader_max: u64,
     /// Pages fetched ahead in vain that are tolerated for each hundred used. Default 15.
     pub waste_percent: u32,
-    /// Whether that is absolute, whatever it would have saved. Default false.
-    pub waste_absolute: bool,
+    /// Whether that is absolute, whatever it would have saved: 0 is no, anything else yes. Default 0.
+    pub waste_absolute: u8,
 }
 
 /// Pages `[start, start + count)` of a file; a page is 4096 bytes. What lies past the file's end is left out.
@@ -204,6 +204,22 @@ impl From<Extent> for bowwave_extent {
     }
 }
 
+impl From<bowwave_config> for Config {
+    /// Any byte that C may leave in a question is an answer: a `bool` that is neither 0 nor 1 would be undefined here.
+    fn from(config: bowwave_config) -> Self {
+        Self {
+            memory: Bytes(config.memory),
+            read_goes_first: config.read_goes_first != 0,
+            told_within: Nanos(config.told_within_ns.min(TOOK_MAX)),
+            seen_within: Nanos(config.seen_within_ns.min(TOOK_MAX)),
+            waste_percent: config.waste_percent,
+            waste_absolute: config.waste_absolute != 0,
+            request_max: PageCount(config.request_max),
+            reader_max: PageCount(config.reader_max),
+        }
+    }
+}
+
 impl bowwave {
     /// The pages of an extent that the file has; none where the file is not open.
     fn cut(&self, file: u64, pages: bowwave_extent) -> Extent {
@@ -218,13 +234,13 @@ pub extern "C" fn bowwave_config_default() -> bowwave_config {
     let config = Config::default();
     bowwave_config {
         memory: config.memory.0,
-        read_goes_first: config.read_goes_first,
+        read_goes_first: config.read_goes_first.into(),
         told_within_ns: config.told_within.0,
         seen_within_ns: config.seen_within.0,
         request_max: config.request_max.0,
         reader_max: config.reader_max.0,
         waste_percent: config.waste_percent,
-        waste_absolute: config.waste_absolute,
+        waste_absolute: config.waste_absolute.into(),
     }
 }
 
@@ -240,16 +256,7 @@ pub unsafe extern "C" fn bowwave_new(config: *const bowwave_config) -> *mut boww
         return std::ptr::null_mut();
     }
     let make = || {
-        let wave = Wave::new(Config {
-            memory: Bytes(config.memory),
-            read_goes_first: config.read_goes_first,
-            told_within: Nanos(config.told_within_ns.min(TOOK_MAX)),
-            seen_within: Nanos(config.seen_within_ns.min(TOOK_MAX)),
-            waste_percent: config.waste_percent,
-            waste_absolute: config.waste_absolute,
-            request_max: PageCount(config.request_max),
-            reader_max: PageCount(config.reader_max),
-        });
+        let wave = Wave::new(config.into());
         Box::into_raw(Box::new(bowwave { wave, ends: BTreeMap::new(), broken: false }))
     };
     catch_unwind(make).unwrap_or(std::ptr::null_mut())

@@ -41,10 +41,23 @@ fn nothing_is_asked_of_nothing() {
     }
 }
 
+/// C may leave any byte in a struct that it filled, and each is an answer.
+#[test]
+fn anything_but_0_is_yes() {
+    let default = bowwave_config_default();
+    assert_eq!((default.read_goes_first, default.waste_absolute), (0, 0));
+    for byte in 0..=u8::MAX {
+        let config = bowwave_config { read_goes_first: byte, waste_absolute: byte, ..default };
+        let config = Config::from(config);
+        assert_eq!((config.read_goes_first, config.waste_absolute), (byte != 0, byte != 0), "{byte}");
+    }
+    assert_eq!(size_of::<bowwave_config>(), 56, "as with the bools that stood there");
+}
+
 /// A reader in order comes to what was fetched ahead of him, not to what he has read.
 #[test]
 fn who_still_comes_to_a_page_can_be_asked() {
-    let config = bowwave_config { read_goes_first: true, ..bowwave_config_default() };
+    let config = bowwave_config { read_goes_first: 1, ..bowwave_config_default() };
     let eight = |read: u64| bowwave_extent { start: read * 8, count: 8 };
     let mut fetch =
         bowwave_fetch { id: 0, file: 0, pages: ALL, why: std::ptr::null(), why_len: 0, demand: false };
