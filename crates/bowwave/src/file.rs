@@ -329,7 +329,7 @@ impl File {
                 return Err(missing(good).max(offset));
             };
             fresh |= pin.use_pages(want);
-            leaves.push(pin.keep(&engine.memory));
+            leaves.push(pin.keep());
             engine.pinned.fetch_add(1, Ordering::Relaxed);
             page = to;
         }

@@ -5,7 +5,7 @@ use super::gate::Gate;
 use super::mapping::{Zero, Zeroed};
 use super::{LEAF, LEAVES_MAX, Run, mask};
 use std::io;
-use std::sync::Arc;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// From 2 KiB on libc copies by `rep movsb`, which current AMD processors do twenty times slower where the target lies a few
@@ -35,6 +35,8 @@ unsafe impl Zero for AtomicU32 {}
 
 /// Frames, leaves and the way to them.
 pub(crate) struct Memory {
+    /// Which of all that this process ever had, by which a [`PinnedLeaf`] knows its own.
+    serial: NonZeroU32,
     arena: Arena,
     leaves: Zeroed<Leaf>,
     table: Zeroed<AtomicU32>,
@@ -59,11 +61,20 @@ const fn key(file: u32, leaf: u64) -> u64 {
     (file as u64) << 32 | leaf
 }
 
+/// A number that no other memory has.
+fn next_serial() -> NonZeroU32 {
+    static LATEST: AtomicU32 = AtomicU32::new(0);
+    let before = LATEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |latest| latest.checked_add(1));
+    let serial = before.expect("a process makes fewer than 2^32 caches") + 1;
+    NonZeroU32::new(serial).expect("one more than another")
+}
+
 impl Memory {
     /// Room for `frames` frames; at worst each lies in a leaf of its own.
     pub(crate) fn new(frames: u32) -> io::Result<Self> {
         let buckets = (frames / 8).max(64).next_power_of_two();
         Ok(Self {
+            serial: next_serial(),
             arena: Arena::new(frames)?,
             leaves: Zeroed::new(frames as usize)?,
             table: Zeroed::new(buckets as usize)?,
@@ -351,12 +362,11 @@ impl<'a> Pin<'a> {
         }
     }
 
-    /// Holds on to the leaf for as long as the value lives.
-    pub(crate) fn keep(self, memory: &Arc<Memory>) -> PinnedLeaf {
-        assert!(std::ptr::eq(self.memory, Arc::as_ptr(memory)), "a leaf of this memory");
-        let (number, present) = (self.number, self.present);
+    /// Holds on to the leaf without holding on to its memory.
+    pub(crate) fn keep(self) -> PinnedLeaf {
+        let pinned = PinnedLeaf { memory: self.memory.serial, number: self.number, present: self.present };
         std::mem::forget(self);
-        PinnedLeaf { number, present }
+        pinned
     }
 }
 
@@ -367,24 +377,35 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// A pinned leaf without its memory: whoever keeps it says which that is, and lets go of it with [`PinnedLeaf::unpin`].
+/// A pin that does not borrow its memory: its keeper has that, and hands it in. There is one of these for each time that the leaf was
+/// pinned, and it ends with [`PinnedLeaf::unpin`]. Dropped instead, the leaf stays pinned for good: no byte is wrong then, but
+/// whoever closes its file waits for ever.
 #[derive(Debug)]
 pub(crate) struct PinnedLeaf {
+    memory: NonZeroU32,
     number: u32,
     present: u64,
 }
 
 impl PinnedLeaf {
-    pub(crate) fn unpin(&self, memory: &Memory) {
-        memory.leaves[self.number as usize].gate.leave();
+    /// # Panics
+    /// If it is a leaf of another memory.
+    pub(crate) fn unpin(self, memory: &Memory) {
+        self.leaf(memory).gate.leave();
+    }
+
+    fn leaf<'a>(&self, memory: &'a Memory) -> &'a Leaf {
+        assert_eq!(self.memory, memory.serial, "a leaf of this memory");
+        &memory.leaves[self.number as usize]
     }
 
     /// The bytes from byte `skip` of page `first` on, at most `len`, as far as they lie side by side.
     ///
     /// # Panics
-    /// If a page of them is not present.
-    pub(crate) fn bytes<'a>(&self, memory: &'a Memory, first: u64, skip: usize, len: usize) -> &'a [u8] {
-        let leaf = &memory.leaves[self.number as usize];
+    /// If a page of them is not present, `skip` is past a page, or it is a leaf of another memory.
+    pub(crate) fn bytes<'a>(&'a self, memory: &'a Memory, first: u64, skip: usize, len: usize) -> &'a [u8] {
+        assert!(skip < FRAME, "a byte of page `first`");
+        let leaf = self.leaf(memory);
         let start = leaf.frames[first as usize].load(Ordering::Relaxed);
         let pages = (skip + len).div_ceil(FRAME).min((LEAF - first) as usize);
         let mut count = 1;
@@ -396,8 +417,9 @@ impl PinnedLeaf {
         let want = mask(first, first + count as u64);
         assert_eq!(self.present & want, want, "what is pinned is there");
         let len = len.min(count * FRAME - skip);
-        // SAFETY: the pages are present and the leaf pinned for as long as its keeper lives, who lends the slice no longer
-        // than that; so the frames are not written. They lie side by side in the arena.
+        // SAFETY: the pages were present when the leaf of this very memory was pinned. It stays so until `unpin` takes `self`, which
+        // the slice borrows; so the frames are not written while there is a slice of them. They lie side by side in the arena,
+        // which the slice borrows too, and the `len` bytes from `skip` on lie in them.
         unsafe { std::slice::from_raw_parts(memory.arena.frame(start).add(skip), len) }
     }
 }
@@ -432,6 +454,26 @@ mod tests {
         free.give(run);
         assert_eq!(memory.copy(1, 3 * 4096, &mut out, false).bytes, 0);
         assert!(memory.find_surely(key(1, 0)).is_none(), "a leaf without pages is given up");
+    }
+
+    #[test]
+    fn a_kept_pin_holds_its_page_and_knows_its_memory() {
+        let memories = [Memory::new(16).unwrap(), Memory::new(16).unwrap()];
+        let mut free = FreeFrames::new(16);
+        for (memory, byte) in memories.iter().zip([7, 8]) {
+            memory.expect(1, 0, 1);
+            memory.publish(1, 3, filled(memory, &mut free, byte));
+        }
+        let [memory, other] = &memories;
+        let kept = memory.pin(1, 0).unwrap().keep();
+        assert_eq!(kept.bytes(memory, 3, 4000, 100_000), [7; 96]);
+        assert!(memory.unpublish(1, 3).is_none(), "somebody keeps it");
+        let caught = |act: &dyn Fn() -> usize| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        assert!(caught(&|| kept.bytes(other, 3, 0, 1).len()).is_err(), "nobody holds the page of the other");
+        assert!(caught(&|| kept.bytes(memory, 3, 4096, 1).len()).is_err(), "past the page");
+        assert!(caught(&|| kept.bytes(memory, 4, 0, 1).len()).is_err(), "absent");
+        kept.unpin(memory);
+        assert!(memory.unpublish(1, 3).is_some());
     }
 
     #[test]
