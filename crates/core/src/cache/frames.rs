@@ -87,7 +87,8 @@ impl Frame {
     /// What it was before.
     fn replace(&mut self, flag: Flag, set: bool) -> bool {
         let was = self.has(flag);
-        // Not `^=` of what changes: rustc 1.95 compiles that wrongly, optimised (a page that was read again stayed inactive).
+        // Not `^=` of `was != set`: where a caller branches on what it was, rustc 1.95 reads `was` unset in an optimised build
+        // (rust-lang/rust#158206), and a page that was read again stayed inactive.
         self.rest = self.rest & !(1 << flag as u32) | u32::from(set) << flag as u32;
         was
     }
