@@ -13,7 +13,7 @@
 //! is gone or leaves the file alone, the range is put back to normal: at the next call of these hooks.
 //!
 //! Nothing here reads or writes the program's memory. A stale entry costs time, never a byte. 1,024 mappings are
-//! remembered (40 KiB); more are left to the kernel.
+//! remembered (40 KiB); more are left to the kernel, and so is what is left of one that can be remembered no more.
 
 use bowwave_wire::{Event, Kind, MAPS_STEERED, MAPS_UNSEEN, Segment};
 use core::ffi::c_int;
@@ -98,9 +98,7 @@ impl Mapping {
 
     /// The kernel's own way with this range again, if it was us who changed it.
     fn restore(&self, range: Range) {
-        if self.has(RANDOM) && !self.has(ADVISED) {
-            sys::advise_memory(range.start as usize, range.len() as usize, libc::MADV_NORMAL);
-        }
+        restore(range, self.flags.load(Relaxed));
     }
 
     fn event(&self, kind: Kind, detail: u32, range: Range, at_ns: u64) -> Event {
@@ -119,6 +117,12 @@ impl Mapping {
             at_ns,
             waited_ns: 0,
         }
+    }
+}
+
+fn restore(range: Range, flags: u32) {
+    if flags & (RANDOM | ADVISED) == RANDOM {
+        sys::advise_memory(range.start as usize, range.len() as usize, libc::MADV_NORMAL);
     }
 }
 
@@ -230,25 +234,38 @@ fn forget(segment: &Segment, range: Range, now: u64) {
         if before > 0 && after > 0 {
             let rest = Range { start: common.end, end: whole.end };
             let (file, generation) = (map.file.load(Relaxed), map.generation.load(Relaxed));
-            claim(rest, offset + whole.len() - after, file, generation, map.flags.load(Relaxed));
+            let offset = offset + whole.len() - after;
+            if claim(rest, offset, file, generation, map.flags.load(Relaxed)).is_none() {
+                // Nobody would hear of its end.
+                segment.push(&map.event(Kind::Unmap, 0, rest, now).at_address(rest.start));
+                map.restore(rest);
+            }
         }
     }
 }
 
 /// What was at `from` is at `to` now.
 pub(crate) fn moved(from: Range, to: Range) {
+    if overlapping(from).next().is_none() {
+        return;
+    }
+    if let Some((segment, now)) = listener() {
+        follow(segment, from, to, now);
+    }
+}
+
+fn follow(segment: &Segment, from: Range, to: Range, now: u64) {
     let Some((map, common)) = overlapping(from).next() else { return };
-    let Some((segment, now)) = listener() else { return };
     let (file, generation, flags) =
         (map.file.load(Relaxed), map.generation.load(Relaxed), map.flags.load(Relaxed));
     let offset = map.offset.load(Relaxed) + common.start.saturating_sub(map.address.load(Relaxed));
     forget(segment, from, now);
     forget(segment, to, now);
-    if common.start != from.start {
-        return;
-    }
-    if let Some(map) = claim(to, offset, file, generation, flags) {
-        segment.push(&map.event(Kind::Map, 0, to, now).at_address(to.start));
+    // What was said of it moves with it.
+    let moved = (common.start == from.start).then(|| claim(to, offset, file, generation, flags)).flatten();
+    match moved {
+        Some(map) => _ = segment.push(&map.event(Kind::Map, 0, to, now).at_address(to.start)),
+        None => restore(to, flags),
     }
 }
 
@@ -322,8 +339,112 @@ mod tests {
         segment
     }
 
+    /// There is one table, and each of these tests wants all of it.
+    fn alone() -> std::sync::MutexGuard<'static, ()> {
+        static TABLE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Pages of ours of which the kernel was told that touches are random.
+    fn random_pages(count: u64) -> Range {
+        let len = (count * PAGE) as usize;
+        // SAFETY: a new mapping, which nothing else uses.
+        let at = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        sys::advise_memory(at.addr(), len, libc::MADV_RANDOM);
+        Range::new(at.addr(), len)
+    }
+
+    /// Whether the kernel takes touches of each of these pages for random.
+    fn random(range: Range) -> std::vec::Vec<bool> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut found = std::vec::Vec::new();
+        let mut part = None;
+        for line in smaps.lines() {
+            let ends = line.split(' ').next().and_then(|ends| ends.split_once('-'));
+            let hex = |text| u64::from_str_radix(text, 16).ok();
+            if let Some((start, end)) = ends.and_then(|(start, end)| Some((hex(start)?, hex(end)?))) {
+                part = Range { start, end }.intersection(range);
+            } else if let (Some(flags), Some(part)) = (line.strip_prefix("VmFlags:"), part) {
+                let random = flags.split(' ').any(|flag| flag == "rr");
+                found.extend(core::iter::repeat_n(random, (part.len() / PAGE) as usize));
+            }
+        }
+        found
+    }
+
+    /// Fills the table, but for so many entries; what is there when it is dropped is forgotten.
+    struct Crowd;
+
+    impl Crowd {
+        fn new(left: usize) -> Self {
+            (left..MAPS_MAX).for_each(|i| _ = claim(Range::new(i << 20, 1), 0, 9, 0, 0).unwrap());
+            Self
+        }
+    }
+
+    impl Drop for Crowd {
+        fn drop(&mut self) {
+            MAPS.iter().for_each(|map| map.len.store(FREE, Relaxed));
+        }
+    }
+
+    #[test]
+    fn what_is_left_and_finds_no_place_is_the_kernels() {
+        let _alone = alone();
+        let segment = zeroed();
+        let _crowd = Crowd::new(1);
+        let all = random_pages(8);
+        claim(all, 0x4000, 3, 0, RANDOM).unwrap();
+        let page = |at: u64| Range { start: all.start + at * PAGE, end: all.start + (at + 1) * PAGE };
+        forget(&segment, page(2), 1);
+        let told = core::iter::from_fn(|| segment.pop()).map(|event| (event.kind, event.offset, event.len));
+        let told: std::vec::Vec<_> = told.collect();
+        assert_eq!(told, [(Kind::Unmap, 0x6000, 0x1000), (Kind::Unmap, 0x7000, 0x5000)], "the rest as well");
+        // The third page itself is what is unmapped; here it stays.
+        assert_eq!(random(all), [true, true, true, false, false, false, false, false]);
+        let kept = overlapping(all).map(|(_, range)| (range.start, range.end));
+        assert_eq!(kept.collect::<std::vec::Vec<_>>(), [(all.start, all.start + 2 * PAGE)]);
+    }
+
+    #[test]
+    fn what_is_moved_and_finds_no_place_is_the_kernels() {
+        let _alone = alone();
+        let segment = zeroed();
+        let _crowd = Crowd::new(1);
+        // The kernel moves what was said of the pages with them.
+        let (all, to) = (random_pages(4), random_pages(2));
+        claim(all, 0, 3, 0, RANDOM).unwrap();
+        follow(&segment, Range { start: all.start + 2 * PAGE, end: all.end }, to, 1);
+        assert_eq!((random(to), overlapping(to).count()), ([false; 2].to_vec(), 0));
+        // Whole it finds the place that it had.
+        follow(&segment, Range { start: all.start, end: all.start + 2 * PAGE }, random_pages(2), 1);
+        assert_eq!(overlapping(Range::EVERYTHING).count(), MAPS_MAX);
+    }
+
+    #[test]
+    fn what_a_program_said_itself_stays_said() {
+        let _alone = alone();
+        let segment = zeroed();
+        let _crowd = Crowd::new(1);
+        let all = random_pages(3);
+        claim(all, 0, 3, 0, RANDOM | ADVISED).unwrap();
+        forget(&segment, Range { start: all.start + PAGE, end: all.start + 2 * PAGE }, 1);
+        assert_eq!(random(all), [true; 3]);
+    }
+
     #[test]
     fn what_is_unmapped_in_the_middle_leaves_two() {
+        let _alone = alone();
         let segment = zeroed();
         let all = Range::new(0x10_0000, 0x8000);
         claim(all, 0x4000, 3, 0, 0).unwrap();
