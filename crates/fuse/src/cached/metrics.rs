@@ -5,7 +5,8 @@
 //!   GET /metrics  ->  bowwave_fetched_bytes_total{source="s3://b/"} 1048576
 //! ```
 //!
-//! One thread answers one client after another, each within 5 s: a scrape is small, and whoever is slow waits for nobody.
+//! One thread answers one client after another. Each has 5 s in all, however he shares them out: a scrape is small, and nobody
+//! waits longer for one who is slow.
 
 use super::control;
 use super::filesystem::Inner;
@@ -18,9 +19,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A client who takes longer is left.
+/// A client who takes longer from being accepted to his answer's last byte is left.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a request that are read.
 const REQUEST_BYTES_MAX: u64 = 8192;
@@ -84,16 +85,46 @@ pub(crate) fn serve(address: SocketAddr, inner: &Arc<Inner>) -> io::Result<Socke
     thread::Builder::new().name("metrics".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
             // Whoever went away needs no answer.
-            let _ = answer(stream, &registry);
+            let _ = answer(&stream, &registry, PATIENCE);
         }
     })?;
     Ok(bound)
 }
 
-fn answer(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut lines = BufReader::new(stream.try_clone()?.take(REQUEST_BYTES_MAX)).lines();
+/// A client, each of whose calls waits for what is left of his time at most.
+struct Client<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Client<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        // The system takes a wait of 0 for one without an end.
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Client<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buf)
+    }
+}
+
+impl Write for Client<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buf)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn answer(stream: &TcpStream, registry: &Registry, patience: Duration) -> io::Result<()> {
+    let mut client = Client { stream, until: Instant::now() + patience };
+    let mut lines = BufReader::new((&mut client).take(REQUEST_BYTES_MAX)).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
     for line in lines {
         if line?.is_empty() {
@@ -109,7 +140,7 @@ fn answer(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
         _ => ("404 Not Found", "ask for /metrics\n".into()),
     };
     write!(
-        stream,
+        client,
         "HTTP/1.1 {status}\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
@@ -129,6 +160,29 @@ mod tests {
         for text in ["", "host", "70000", "127.0.0.1"] {
             assert_eq!(address(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn who_sends_a_byte_now_and_then_is_left_all_the_same() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                // He is never silent for as long as anybody may be, but would go on for 8 s.
+                for byte in b"GET /metrics".iter().chain(&[b'/'; 68]) {
+                    if slow.write_all(&[*byte]).is_err() {
+                        break;
+                    }
+                    thread::sleep(Duration::from_millis(100));
+                }
+            });
+            let error = answer(&stream, &Registry::default(), Duration::from_millis(500)).unwrap_err();
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
+        });
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 
     #[test]
