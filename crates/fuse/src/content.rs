@@ -24,7 +24,12 @@ pub fn file_id(path: impl AsRef<Path>) -> u64 {
         Component::Normal(name) => Some(name.as_bytes()),
         _ => None,
     });
-    names.flat_map(|name| std::iter::once(&b'/').chain(name)).fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+    fnv1a(names.flat_map(|name| std::iter::once(&b'/').chain(name)))
+}
+
+/// FNV-1a, 64 bits: the same in every release of Rust and of ours, so that numbers made by it last.
+pub(crate) fn fnv1a<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    bytes.into_iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
     })
 }

@@ -1,8 +1,9 @@
 //! The names that the kernel knows: inodes, attributes and listings of a source, and how old they may be.
 //!
-//! An inode's number comes from its path, so it is the same after the next mount. An object that changed under its readers is another
-//! inode from then on (`files`), whose number comes from its path and which change it is; the old one stays what it was. Attributes and listings are believed for
-//! the *staleness* (5 s unless told); then the source is asked again. The kernel is told the same, and keeps them as long.
+//! An inode's number comes from its path by a fixed hash (FNV-1a), so it is the same after the next mount, whichever release makes
+//! it. An object that changed under its readers is another inode from then on (`files`), whose number comes from its path and which
+//! change it is; the old one stays what it was. Attributes and listings are believed for the *staleness* (5 s unless told); then
+//! the source is asked again. The kernel is told the same, and keeps them as long.
 //!
 //! ```text
 //!   LOOKUP data/a   known for less than 5 s?             answered at once
@@ -13,10 +14,11 @@
 //! A name lives as long as the kernel remembers it (it says FORGET), so the table is bounded by the kernel's own; listings
 //! go with the names. A file that has grown is seen with its new length after the staleness, or when it is opened.
 
+use crate::content::fnv1a;
 use bowwave_io::{Attr, Error, Kind, Listing, Storage, Tree, TreePath, Until};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -195,12 +197,10 @@ fn number(nodes: &Nodes, path: &TreePath) -> u64 {
     if path.is_root() {
         return ROOT;
     }
-    let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    if let Some(changes) = nodes.changes.get(path) {
-        changes.hash(&mut hasher);
-    }
-    let mut ino = hasher.finish().max(FIRST);
+    let named = path.as_path().as_os_str().as_bytes();
+    // Behind a byte that no name has.
+    let change = nodes.changes.get(path).map(|count| [&[0], &count.to_le_bytes()[..]].concat());
+    let mut ino = fnv1a(named.iter().chain(change.iter().flatten())).max(FIRST);
     while nodes.by_number.get(&ino).is_some_and(|node| node.path != *path) {
         ino = ino.wrapping_add(1).max(FIRST);
     }
@@ -256,6 +256,19 @@ mod tests {
         assert_eq!(names.path(ino), Some(path.clone()));
         assert!(names.forget(ino, 1));
         assert_eq!(names.path(ino), None);
+    }
+
+    /// Somebody keeps them: a backup, `tar --listed-incremental`, a server of NFS.
+    #[test]
+    fn numbers_are_the_same_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = Names::new(Arc::new(DirTree::open(dir.path()).unwrap()), Duration::ZERO);
+        // As the authors of FNV-1a have them.
+        assert_eq!(names.number_of(ROOT, "a".as_ref()), 0xAF63_DC4C_8601_EC8C);
+        assert_eq!(names.number_of(ROOT, "foobar".as_ref()), 0x8594_4171_F739_67E8);
+        let path = TreePath::parse("foobar").unwrap();
+        names.renew(0x8594_4171_F739_67E8, &path);
+        assert_eq!(names.number_of(ROOT, "foobar".as_ref()), 0xDEC5_D5F2_2F9A_F059, "once changed");
     }
 
     #[test]
