@@ -11,7 +11,7 @@ use bowwave_core::{
 };
 use bowwave_wire::{Event, KERNEL_OFF, KERNEL_ON, Kind};
 
-use super::{Held, State, THREADS_MAX, Told, raise_descriptor_limit};
+use super::{HIT_NS, Held, State, THREADS_MAX, Told, raise_descriptor_limit};
 use crate::files::{Descriptor, Origin, Refusal, bits_in, runs};
 
 /// An event this old, and older than two latencies, comes too late.
@@ -34,8 +34,6 @@ const FRESH_NS: u64 = 60_000;
 const STALE_NS: u64 = 200_000;
 /// Pages of a read that are looked at one by one.
 const JUDGED_MAX: u64 = 4096;
-/// A wait that is told as such: longer than a hit.
-const HIT_NS: u64 = 20_000;
 
 impl State {
     pub(super) fn drain(&mut self, max: usize) {

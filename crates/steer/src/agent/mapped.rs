@@ -20,7 +20,7 @@ use bowwave_wire::Event;
 
 use super::helper::Helper;
 use super::turns::{REST, Turn, WATCH_LATENCIES};
-use super::{LOOK_NS_MIN, State, THREADS_MAX, Told};
+use super::{HIT_NS, LOOK_NS_MIN, State, THREADS_MAX, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
 use crate::pagemap::{PageTables, can_scan};
 use crate::perf::{Sample, Source, Watch};
@@ -37,8 +37,6 @@ const SCAN_NS_MAX: u64 = 50_000_000;
 const SCAN_SELDOM_NS: u64 = 20_000_000;
 /// Faults that perf may have told of after the count was read.
 const UNTOLD_MIN: u64 = 8;
-/// A wait that is told as such: longer than a hit.
-const HIT_NS: u64 = 20_000;
 /// So many touches in a row that led to no fetch, and of those that stand alone not all are told to the brain any more:
 /// telling one costs 12 us, and what touches at random would have us busy for nothing. Of each 64 the first 8 are told, so
 /// that a stride is still found; a second touch near one is always told.

@@ -23,7 +23,7 @@ use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE};
 use bowwave_wire::{Event, Harvest, Kind};
 
 use super::helper::Helper;
-use super::{SIZE_MIN, State};
+use super::{HIT_NS, SIZE_MIN, State};
 use crate::observer::{Observer, OutsideBy, Touch};
 use crate::segment::SharedSegment;
 use crate::tracepoints::{self, Named};
@@ -36,8 +36,6 @@ const FILES_MAX: usize = 16_384;
 const THREADS_MAX: usize = 4096;
 /// Reads so recent that more may come at any moment.
 const LATELY_NS: u64 = 20_000_000;
-/// A wait that is told as such.
-const HIT_NS: u64 = 20_000;
 
 /// What is known of a file that a tracepoint names.
 #[derive(Clone, Copy)]
