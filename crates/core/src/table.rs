@@ -224,14 +224,6 @@ impl PageTable {
         self.runs_of(Select::Resident, false, extent)
     }
 
-    /// The last absent page in `(page - limit, page]`, or `None` if all of them, or all back to page 0, are present or
-    /// in flight (spec 1.4).
-    pub fn prev_hole(&self, page: PageIndex, limit: PageCount) -> Option<PageIndex> {
-        let end = page.0.saturating_add(1);
-        let from = end.saturating_sub(limit.0);
-        self.last_hole(from, end, &mut Visits::default()).map(PageIndex)
-    }
-
     /// [`View::history`], and what the search looked at.
     pub fn history_counting(&self, page: PageIndex, limit: PageCount) -> (PageCount, Visits) {
         let mut visits = Visits::default();
@@ -439,9 +431,6 @@ mod tests {
         fn next_hole(&self, from: u64, limit: u64) -> u64 {
             (from..from + limit).find(|&page| !self.resident(page)).unwrap_or(from + limit)
         }
-        fn prev_hole(&self, page: u64, limit: u64) -> Option<u64> {
-            ((page + 1).saturating_sub(limit)..=page).rev().find(|&page| !self.resident(page))
-        }
     }
 
     /// A small generator with a fixed seed (the constants are Knuth's MMIX).
@@ -474,8 +463,6 @@ mod tests {
             model.history(page.0, limit.0),
             "history of {page}, {limit}"
         );
-        let expected = model.prev_hole(page.0, limit.0).map(PageIndex);
-        assert_eq!(table.prev_hole(page, limit), expected, "hole before {page}, {limit}");
     }
 
     #[test]
@@ -573,7 +560,6 @@ mod tests {
         assert_eq!(table.resident(Extent::new(0, u64::MAX)), PageCount(1));
         assert_eq!(table.next_hole(PageIndex(8), PageCount(u64::MAX)), PageIndex(9));
         assert_eq!(table.history(PageIndex(u64::MAX), PageCount(u64::MAX)), PageCount(0));
-        assert_eq!(table.prev_hole(PageIndex(u64::MAX), PageCount(u64::MAX)), Some(PageIndex(u64::MAX - 1)));
     }
 
     /// T17: a reader with windows of 64 pages looks back over `8 * 64`. Slot by slot that is 512 looks; leaf by leaf
