@@ -28,10 +28,4 @@ pub trait View {
     fn folio(&self, page: PageIndex) -> Extent {
         Extent { start: page, count: PageCount(1) }
     }
-
-    /// Whether this view's presence is known to be exact. A view of grade *event* says yes; one of *sampled range* or
-    /// *none* says no, and a rule that needs events then does without (each rule says how).
-    fn exact(&self) -> bool {
-        true
-    }
 }
