@@ -71,7 +71,7 @@ impl fmt::Display for Pattern {
 
 /// Why a rule decided so: the rule's name and reason in a few words, as `bowwave explain` prints them.
 ///
-/// A `Why` is a static string so that a rule can say anything and a trace costs nothing to keep; `R7 mark-hit` for the
+/// A `Why` is a static string so that a rule can say anything and a trace costs nothing to keep; `R7 stride` for the
 /// numbered rules of `wave`, plain words (`start-of-file`) for the eras of Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Why(pub &'static str);

@@ -5,7 +5,7 @@
 //! inputs give the same actions, byte for byte.
 //!
 //! ```text
-//!   a read, an arrival, a sample ──> Core ──> fetch [12, 28) ahead=16 mark=12 why=mark-hit
+//!   a read, an arrival, a sample ──> Wave ──> fetch [12, 28) ahead=16 mark=12 why=R2 next
 //! ```
 //!
 //! Reading order: [`units`](PageIndex) and [`Window`] (the words), [`View`] (what a policy may know of a cache),
