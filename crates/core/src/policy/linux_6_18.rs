@@ -228,7 +228,6 @@ impl Policy for Linux618 {
 mod tests {
     use super::*;
     use crate::folio::FolioPlay;
-    use alloc::string::ToString;
 
     fn windows(policy: Linux618, max: u64, reads: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64, u64)> {
         let mut play = FolioPlay::new(policy, PageIndex(1 << 20), PageCount(max));
@@ -279,11 +278,5 @@ mod tests {
         assert_eq!(half[..3], [(0, 4, 3), (4, 4, 3), (8, 4, 3)]);
         let mended = windows(Linux618::mended(), 2048, (0..20).map(|i| (i * 2, 1)));
         assert_eq!(mended[1], (4, 9, 1), "four cached pages are a history, and a gap is none");
-    }
-
-    #[test]
-    fn names() {
-        assert_eq!(Linux618::as_is().name().to_string(), "linux-6.18");
-        assert_eq!(Linux618::mended().name(), "linux-6.18-mended");
     }
 }
