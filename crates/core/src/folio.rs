@@ -19,7 +19,7 @@ pub use mapped::{MapAdvice, Touched};
 use crate::decision::Pattern;
 use crate::policy::{Ask, AskKind, Linux618, Policy, ReadState};
 use crate::table::{PageBit, PageTable};
-use crate::units::{Extent, Nanos, PageCount, PageIndex};
+use crate::units::{Extent, PageCount, PageIndex};
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -160,7 +160,7 @@ impl FolioPlay {
 
     fn ask(&mut self, kind: AskKind, page: PageIndex, count: PageCount) {
         let mut out = Vec::new();
-        self.policy.decide(&self.folios, &mut self.state, Ask { page, count, kind, now: Nanos(0) }, &mut out);
+        self.policy.decide(&self.folios, &mut self.state, Ask { page, count, kind }, &mut out);
         for decision in out {
             let (window, end) = (decision.window, self.folios.end_of_file());
             if window.size.0 == 0 {

@@ -188,7 +188,7 @@ impl Play {
 
     fn ask(&mut self, kind: AskKind, page: PageIndex, count: PageCount, mapped: bool) {
         let mut out = Vec::new();
-        let ask = Ask { page, count, kind, now: Nanos(0) };
+        let ask = Ask { page, count, kind };
         self.policy.decide(&self.table, &mut self.state, ask, &mut out);
         self.retained.extend(Some(self.policy.retain()).filter(|extent| !extent.is_empty()));
         for decision in out {

@@ -5,8 +5,8 @@
 //! types.
 
 use bowwave_core::{
-    Ask, AskKind, Decision, Extent, NAMES, Nanos, PageBit, PageCount, PageIndex, PageTable, Pattern, Play,
-    Policy, ReadState, Submission, THRASH_MIN, ThrashSafe, View, Window, by_name,
+    Ask, AskKind, Decision, Extent, NAMES, PageBit, PageCount, PageIndex, PageTable, Pattern, Play, Policy,
+    ReadState, Submission, THRASH_MIN, ThrashSafe, View, Window, by_name,
 };
 
 /// The page that is asked about.
@@ -106,7 +106,7 @@ fn every_small_question() {
                 for &kind in kinds {
                     for memory in memories() {
                         let before = ReadState { max: PageCount(max), ..memory };
-                        let ask = Ask { page, count, kind, now: Nanos(0) };
+                        let ask = Ask { page, count, kind };
                         for (i, era) in eras.iter_mut().enumerate() {
                             out.clear();
                             era.decide(&table, &mut before.clone(), ask, &mut out);
@@ -152,7 +152,7 @@ fn every_absurd_question() {
                         ReadState { window: Window::new(start, size, size / 2), ..ReadState::new(max) };
                     for era in &mut eras {
                         out.clear();
-                        let ask = Ask { page, count, kind, now: Nanos(0) };
+                        let ask = Ask { page, count, kind };
                         era.decide(&table, &mut before.clone(), ask, &mut out);
                         assert!(out.iter().all(|d| d.window.async_size <= d.window.size));
                     }
@@ -166,7 +166,7 @@ fn every_absurd_question() {
 #[test]
 fn forced_reads_end() {
     let table = PageTable::new(PageIndex(u64::MAX));
-    let ask = Ask { page: PageIndex(7), count: PageCount(u64::MAX), kind: AskKind::Forced, now: Nanos(0) };
+    let ask = Ask { page: PageIndex(7), count: PageCount(u64::MAX), kind: AskKind::Forced };
     for era in &mut eras() {
         let mut out = Vec::new();
         era.decide(&table, &mut ReadState::new(PageCount(32)), ask, &mut out);

@@ -7,7 +7,7 @@
 //! pages missing as the line says.
 
 use bowwave_core::{
-    Ask, AskKind, Decision, Extent, Nanos, PageBit, PageCount, PageIndex, PageTable, Pattern, Play, Policy,
+    Ask, AskKind, Decision, Extent, PageBit, PageCount, PageIndex, PageTable, Pattern, Play, Policy,
     ReadState, Submission, THRASH_MIN, ThrashSafe, TraceRecord, View, Window, by_name,
 };
 
@@ -99,7 +99,7 @@ fn decide_again(mut policy: ThrashSafe) -> (Vec<Again>, Vec<u64>) {
             assert_eq!(table.clear(PageBit::Mark, one), PageCount(1), "no mark on {page}");
         }
         let mut out = Vec::new();
-        let ask = Ask { page, count: printed.request.count, kind, now: Nanos(0) };
+        let ask = Ask { page, count: printed.request.count, kind };
         policy.decide(&table, &mut state, ask, &mut out);
         // Go on from what was printed, so that one wrong answer does not hide the next.
         state.window = printed.window;

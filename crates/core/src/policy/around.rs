@@ -91,11 +91,11 @@ mod tests {
     use super::*;
     use crate::policy::AskKind;
     use crate::table::{PageBit, PageTable};
-    use crate::units::{Extent, Nanos};
+    use crate::units::Extent;
     use crate::window::Window;
 
     fn fault(page: u64) -> Ask {
-        Ask { page: PageIndex(page), count: PageCount(1), kind: AskKind::Fault, now: Nanos(0) }
+        Ask { page: PageIndex(page), count: PageCount(1), kind: AskKind::Fault }
     }
 
     #[test]

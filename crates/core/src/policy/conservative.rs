@@ -95,13 +95,13 @@ mod tests {
     use super::*;
     use crate::policy::AskKind;
     use crate::table::{PageBit, PageTable};
-    use crate::units::{Extent, Nanos, PageIndex};
+    use crate::units::{Extent, PageIndex};
     use crate::window::Window;
 
     fn miss(cached: Extent, max: u64, page: u64, count: u64) -> Window {
         let mut table = PageTable::new(PageIndex(1 << 20));
         table.set(PageBit::Present, cached);
-        let ask = Ask { page: PageIndex(page), count: PageCount(count), kind: AskKind::Miss, now: Nanos(0) };
+        let ask = Ask { page: PageIndex(page), count: PageCount(count), kind: AskKind::Miss };
         let mut out = Vec::new();
         Conservative.decide(&table, &mut ReadState::new(PageCount(max)), ask, &mut out);
         out[0].window

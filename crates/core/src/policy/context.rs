@@ -127,13 +127,13 @@ fn probe(view: &dyn View, page: PageIndex) -> bool {
 mod tests {
     use super::*;
     use crate::table::{PageBit, PageTable};
-    use crate::units::{Extent, Nanos};
+    use crate::units::Extent;
     use crate::window::Window;
 
     fn decide(policy: &mut dyn Policy, cached: Extent, kind: AskKind, page: u64, count: u64) -> Decision {
         let mut table = PageTable::new(PageIndex(1 << 20));
         table.set(PageBit::Present, cached);
-        let ask = Ask { page: PageIndex(page), count: PageCount(count), kind, now: Nanos(0) };
+        let ask = Ask { page: PageIndex(page), count: PageCount(count), kind };
         let mut out = Vec::new();
         policy.decide(&table, &mut ReadState::new(PageCount(32)), ask, &mut out);
         out[0]
@@ -173,7 +173,7 @@ mod tests {
         table.set(PageBit::Present, Extent::new(0, 8));
         table.set(PageBit::Present, Extent::new(1000, 8));
         for (page, size) in [(8, 64), (1008, 32)] {
-            let ask = Ask { page: PageIndex(page), count: PageCount(1), kind: AskKind::Miss, now: Nanos(0) };
+            let ask = Ask { page: PageIndex(page), count: PageCount(1), kind: AskKind::Miss };
             let decision = from_history(&table, &ReadState::new(PageCount(256)), ask);
             assert_eq!(decision.window, Window::new(page, size, size));
         }

@@ -278,12 +278,7 @@ mod tests {
         let table = crate::table::PageTable::new(PageIndex(1 << 20));
         let mut whys = vec![];
         for page in [0, 10, 20] {
-            let ask = Ask {
-                page: PageIndex(page),
-                count: PageCount(64 - page),
-                kind: AskKind::Read,
-                now: crate::units::Nanos(0),
-            };
+            let ask = Ask { page: PageIndex(page), count: PageCount(64 - page), kind: AskKind::Read };
             let mut out = Vec::new();
             policy.decide(&table, &mut state, ask, &mut out);
             policy.read_done(&mut state, Extent::new(page, 10), 0);

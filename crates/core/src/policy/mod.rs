@@ -44,7 +44,7 @@ pub use ondemand::{Ondemand, Ondemand2623};
 pub use thrash_safe::{ThrashSafe, Whence};
 
 use crate::decision::Decision;
-use crate::units::{Extent, Nanos, PageCount, PageIndex};
+use crate::units::{Extent, PageCount, PageIndex};
 use crate::view::View;
 use crate::window::Window;
 use alloc::boxed::Box;
@@ -74,8 +74,6 @@ pub struct Ask {
     pub count: PageCount,
     /// What called.
     pub kind: AskKind,
-    /// When. Policies before `wave` do not look at it.
-    pub now: Nanos,
 }
 
 /// What an open file remembers between asks: `file_ra_state` (spec 1.1).

@@ -146,7 +146,7 @@ pub(super) fn commit(state: &mut ReadState, decision: Decision, out: &mut Vec<De
 mod tests {
     use super::*;
     use crate::table::{PageBit, PageTable};
-    use crate::units::{Extent, Nanos, PageIndex};
+    use crate::units::{Extent, PageIndex};
     use crate::window::Window;
 
     fn decide(policy: &mut dyn Policy, view: &dyn View, state: &mut ReadState, ask: Ask) -> Window {
@@ -160,7 +160,7 @@ mod tests {
     fn a_mark_without_its_window() {
         let mut table = PageTable::new(PageIndex(1 << 20));
         table.set(PageBit::Present, Extent::new(100, 8));
-        let ask = Ask { page: PageIndex(100), count: PageCount(1), kind: AskKind::Mark, now: Nanos(0) };
+        let ask = Ask { page: PageIndex(100), count: PageCount(1), kind: AskKind::Mark };
         let mut state = ReadState::new(PageCount(32));
         state.window = Window::new(5000, 32, 32);
         let clueless = decide(&mut Ondemand2623, &table, &mut state.clone(), ask);
@@ -172,7 +172,7 @@ mod tests {
     fn nothing_to_do_where_a_whole_window_lies_ahead() {
         let mut table = PageTable::new(PageIndex(1 << 20));
         table.set(PageBit::Present, Extent::new(100, 33));
-        let ask = Ask { page: PageIndex(100), count: PageCount(1), kind: AskKind::Mark, now: Nanos(0) };
+        let ask = Ask { page: PageIndex(100), count: PageCount(1), kind: AskKind::Mark };
         let mut state = ReadState::new(PageCount(32));
         assert_eq!(decide(&mut Ondemand, &table, &mut state, ask), Window::default());
         assert_eq!(state, ReadState::new(PageCount(32)));
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn an_oversize_read_is_a_pipeline() {
         let table = PageTable::new(PageIndex(1 << 20));
-        let ask = Ask { page: PageIndex(500), count: PageCount(100), kind: AskKind::Miss, now: Nanos(0) };
+        let ask = Ask { page: PageIndex(500), count: PageCount(100), kind: AskKind::Miss };
         let mut state = ReadState::new(PageCount(32));
         assert_eq!(decide(&mut Ondemand2623, &table, &mut state.clone(), ask), Window::new(500, 32, 32));
         assert_eq!(decide(&mut Ondemand, &table, &mut state, ask), Window::new(500, 64, 32));

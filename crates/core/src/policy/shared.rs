@@ -132,13 +132,12 @@ pub(super) fn window(start: PageIndex, size: PageCount, async_size: PageCount) -
 mod tests {
     use super::*;
     use crate::table::PageTable;
-    use crate::units::Nanos;
 
     #[test]
     fn forced_reads_go_two_mebibytes_at_a_time() {
         let table = PageTable::new(PageIndex(1280));
         let mut out = Vec::new();
-        let ask = Ask { page: PageIndex(0), count: PageCount(9999), kind: AskKind::Forced, now: Nanos(0) };
+        let ask = Ask { page: PageIndex(0), count: PageCount(9999), kind: AskKind::Forced };
         forced(&table, ask, "forced", &mut out);
         let windows: Vec<Window> = out.iter().map(|d| d.window).collect();
         assert_eq!(windows, [Window::new(0, 512, 0), Window::new(512, 512, 0), Window::new(1024, 256, 0)]);

@@ -237,10 +237,9 @@ fn lost(state: &ReadState, page: PageIndex) -> bool {
 mod tests {
     use super::*;
     use crate::table::{PageBit, PageTable};
-    use crate::units::Nanos;
 
     fn ask(kind: AskKind, page: u64, count: u64) -> Ask {
-        Ask { page: PageIndex(page), count: PageCount(count), kind, now: Nanos(0) }
+        Ask { page: PageIndex(page), count: PageCount(count), kind }
     }
 
     fn decide(policy: &mut ThrashSafe, view: &dyn View, state: &mut ReadState, ask: Ask) -> Decision {

@@ -129,7 +129,7 @@ fn decided_again(mut policy: ThrashSafe) -> (usize, usize) {
         table.forget(Extent { start, count: PageCount(1) });
         let kind = if printed.is_async() { AskKind::Mark } else { AskKind::Miss };
         let mut out = Vec::new();
-        let ask = Ask { page, count: printed.request.count, kind, now: Nanos(0) };
+        let ask = Ask { page, count: printed.request.count, kind };
         policy.decide(&table, &mut state, ask, &mut out);
         state.window = printed.window;
         let submission = Submission::of(&mut table, printed.window);

@@ -53,10 +53,9 @@ impl OpenFile {
         kind: AskKind,
         page: PageIndex,
         count: PageCount,
-        now: Nanos,
         out: &mut Vec<Decision>,
     ) -> Extent {
-        self.policy.decide(table, &mut self.state, Ask { page, count, kind, now }, out);
+        self.policy.decide(table, &mut self.state, Ask { page, count, kind }, out);
         self.policy.retain()
     }
 

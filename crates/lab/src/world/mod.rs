@@ -500,7 +500,7 @@ impl<'a> World<'a> {
         self.open[fd as usize].state().congested = congested;
         let mut decisions = std::mem::take(&mut self.decisions);
         let table = self.cache.table(file);
-        let retain = self.open[fd as usize].ask(table, kind, page, count, self.now, &mut decisions);
+        let retain = self.open[fd as usize].ask(table, kind, page, count, &mut decisions);
         if !retain.is_empty() {
             self.cache.retain(file, retain);
         }
