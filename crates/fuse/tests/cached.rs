@@ -4,10 +4,10 @@ mod common;
 
 use bowwave::Bytes;
 use bowwave_fuse::{CachedMount, CachedOptions, CachedSource, MountError};
-use bowwave_io::{Attr, DirTree, Error, Faults, Listing, Storage, Tree, TreePath, Until};
+use bowwave_io::{Attr, DirTree, Error, Faults, Listing, Meta, Storage, Tree, TreePath, Until};
 use common::FaultyTree;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -284,6 +284,47 @@ fn metrics_are_there_for_prometheus() {
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     assert!(text.contains("bowwave_read_bytes_total{source=") && text.contains("} 1048576"), "{text}");
     assert!(text.contains("# TYPE bowwave_memory_bytes gauge"), "{text}");
+}
+
+/// A store may say any length: pages of such a file could be taken for those of another.
+#[test]
+fn a_file_longer_than_a_cache_can_name_is_not_opened() {
+    if !possible() {
+        return;
+    }
+    struct Long(Meta);
+    impl Storage for Long {
+        fn meta(&self) -> &Meta {
+            &self.0
+        }
+        fn read_at(&self, _: u64, _: &mut [IoSliceMut<'_>], _: &Until) -> Result<(), Error> {
+            unreachable!("nothing is opened")
+        }
+    }
+    const LEN: u64 = (1 << 50) + 1;
+    struct Store;
+    impl Tree for Store {
+        fn name(&self) -> &str {
+            "store"
+        }
+        fn list(&self, _: &TreePath, _: &Until) -> Result<Listing, Error> {
+            Ok(Listing { left_out: 1, ..Listing::default() })
+        }
+        fn look_up(&self, path: &TreePath, _: &Until) -> Result<Attr, Error> {
+            Ok(if path.is_root() { Attr::folder() } else { Attr::file(LEN, None) })
+        }
+        fn open(&self, _: &TreePath, _: &Until) -> Result<Arc<dyn Storage>, Error> {
+            Ok(Arc::new(Long(Meta { name: "long".into(), len: LEN, version: None, endpoint: 1 })))
+        }
+        fn read_link(&self, _: &TreePath, _: &Until) -> Result<PathBuf, Error> {
+            unreachable!("there is no link")
+        }
+    }
+    let mut place = Place::new();
+    place.mount(Arc::new(Store), Bytes(8 << 20), Duration::ZERO).unwrap();
+    let at = place.mounted().join("long");
+    assert_eq!(fs::metadata(&at).unwrap().len(), LEN);
+    assert_eq!(File::open(&at).unwrap_err().raw_os_error(), Some(libc::EOVERFLOW));
 }
 
 #[test]
