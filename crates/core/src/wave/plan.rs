@@ -149,8 +149,8 @@ impl Wave {
     /// R14: the reader's own read goes from page to page. It brings the first of those that are missing, as many as one
     /// read brings, unless it waits for others before them; what it comes to later is fetched for it now.
     fn bring(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        let own_max = self.reader_max(id);
         let Some(f) = self.files.get_mut(&id) else { return };
-        let own_max = self.queues.get(&f.device).map_or(self.config.reader_max, |q| q.reader_max);
         let holes: alloc::vec::Vec<Extent> = f.table.holes(pages).collect();
         let Some(first) = holes.first() else { return };
         let before = Extent::between(pages.start, first.start);
@@ -166,6 +166,12 @@ impl Wave {
             self.explain(now, id, pages, whole(rest), Pattern::Oversize, why);
             self.want(Wanted { file: id, pages: rest, turn: Turn::Demand, why, stream: None });
         }
+    }
+
+    /// Pages that one read of a file brings.
+    fn reader_max(&self, id: FileId) -> PageCount {
+        let queue = self.files.get(&id).and_then(|f| self.queues.get(&f.device));
+        queue.map_or(self.config.reader_max, |queue| queue.reader_max)
     }
 
     fn plan_read(
@@ -441,7 +447,9 @@ impl Wave {
             let window = Extent::between(PageIndex(start), PageIndex(end));
             let mark = Some(Extent::new(start, 1));
             self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
-            if self.files[&id].goes_on_of_late(self.latest.len()) || !self.fills_little() {
+            let short = n + ahead <= self.reader_max(id).0 && self.files[&id].has_one_reader();
+            let goes_on = !short && self.files[&id].goes_on_of_late(self.latest.len());
+            if goes_on || !self.fills_little() {
                 return;
             }
         }
