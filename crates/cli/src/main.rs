@@ -1,5 +1,13 @@
 //! The `bowwave` command: parses, hands on, prints. No decision lives here.
 
+/// As the standard one, but who does not listen any more is no reason to end in another way.
+macro_rules! eprintln {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod cmd;
 
 use clap::{Parser, Subcommand};

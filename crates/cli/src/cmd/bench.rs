@@ -10,7 +10,6 @@
 
 pub(super) mod arm;
 pub(super) mod cell;
-pub(super) mod failure;
 mod memory;
 pub(super) mod place;
 pub(super) mod player;
@@ -19,10 +18,11 @@ mod thrash;
 pub(super) mod undo;
 pub(super) mod verdict;
 
+use super::failure::{DATA, Failure, IO_ERROR, OS_ERROR, USAGE, exit_code};
+use super::out::{print, writable, write_file};
 use arm::{Arm, Ground};
 use bowwave_lab::{DeviceModel, Params, Pattern, Set, catalogue, find, mixtures, published, scarce};
 use cell::{Cell, Run};
-use failure::{CANNOT_CREATE, DATA, Failure, IO_ERROR, OS_ERROR, USAGE};
 use indicatif::{ProgressBar, ProgressStyle};
 use place::Place;
 use player::Spec;
@@ -111,24 +111,14 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     Ok(exit_code("bench", run(&args)))
 }
 
-fn exit_code(command: &str, outcome: Result<(), Failure>) -> ExitCode {
-    outcome.map_or_else(
-        |failure| {
-            eprintln!("bowwave {command}: {}", failure.sentence);
-            ExitCode::from(failure.code)
-        },
-        |()| ExitCode::SUCCESS,
-    )
-}
-
 fn run(args: &Args) -> Result<(), Failure> {
     let entries = entries(&args.patterns)?;
     if args.list {
         let patterns: Vec<Pattern> = entries.into_iter().map(|entry| entry.pattern).collect();
-        print!("{}", show::list(&patterns, &params(args)));
-        return Ok(());
+        return print(show::list(&patterns, &params(args)));
     }
     check(args, &entries)?;
+    [&args.json, &args.explain].into_iter().flatten().try_for_each(|path| writable(path))?;
     undo::install();
     let exe = std::env::current_exe()
         .map_err(|error| Failure::new(OS_ERROR, format!("cannot find this program's own file: {error}")))?;
@@ -136,11 +126,12 @@ fn run(args: &Args) -> Result<(), Failure> {
         Bench { args, exe: &exe, begun: Instant::now(), runs: Vec::new(), bar: bar(args, &entries) };
     let outcome = bench.everywhere(&entries);
     bench.bar.finish_and_clear();
-    if !bench.runs.is_empty() {
-        print!("{}", show::tables(&bench.runs, args.against.map(|arm| arm.to_string()).as_deref()));
-    }
+    let printed = match bench.runs.is_empty() {
+        true => Ok(()),
+        false => print(show::tables(&bench.runs, args.against.map(|arm| arm.to_string()).as_deref())),
+    };
     let kept = bench.keep();
-    outcome.and(kept).and(bench.verdict())
+    outcome.and(kept).and(bench.verdict()).and(printed)
 }
 
 /// What is played, where, and what came of it so far.
@@ -261,9 +252,7 @@ impl Bench<'_> {
             "runs": self.runs,
         });
         let text = serde_json::to_vec_pretty(&document).expect("plain data");
-        std::fs::write(path, text).map_err(|error| {
-            Failure::new(CANNOT_CREATE, format_args!("cannot write {}: {error}", path.display()))
-        })
+        write_file(path, text)
     }
 
     /// Whether every read of every run was right.

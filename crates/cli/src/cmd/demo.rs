@@ -12,12 +12,13 @@ mod scenes;
 mod stage;
 mod terminal;
 
-use super::bench::failure::{CANNOT_CREATE, DATA, Failure, INTERRUPTED, IO_ERROR, OS_ERROR};
 use super::bench::undo;
+use super::failure::{DATA, Failure, INTERRUPTED, IO_ERROR, OS_ERROR, exit_code};
+use super::out::{print, writable, write_file};
 use scenes::SCENES;
 use serde::Serialize;
 use stage::Progress;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -119,13 +120,7 @@ impl Show {
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
-    Ok(match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("bowwave demo: {}", failure.sentence);
-            ExitCode::from(failure.code)
-        }
-    })
+    Ok(exit_code("demo", run(&args)))
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
@@ -156,30 +151,12 @@ fn run(args: &Args) -> Result<(), Failure> {
         kernel: kernel.trim().to_string(),
         rows,
     };
-    print!("{}", terminal::draw(&show));
-    write(&args.html, page::page(&show).as_bytes())?;
-    println!("The page with the plots: {}", args.html.display());
+    write_file(&args.html, page::page(&show))?;
+    print(format_args!("{}The page with the plots: {}\n", terminal::draw(&show), args.html.display()))?;
     if let Some(path) = &args.json {
-        write(path, &serde_json::to_vec_pretty(&show).expect("plain data"))?;
+        write_file(path, serde_json::to_vec_pretty(&show).expect("plain data"))?;
     }
     verdict(&show)
-}
-
-/// Refuses a file that cannot be written before two minutes are spent; leaves nothing behind.
-fn writable(path: &Path) -> Result<(), Failure> {
-    let new = !path.exists();
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    opened
-        .and_then(|_| if new { std::fs::remove_file(path) } else { Ok(()) })
-        .map_err(|error| cannot_write(path, &error))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(CANNOT_CREATE, format_args!("cannot write {}: {error}", path.display()))
 }
 
 /// Whether every read of every run was right.

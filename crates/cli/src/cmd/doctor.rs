@@ -22,7 +22,8 @@ use job::{JOBS, Measured};
 use place::Place;
 use serde::Serialize;
 
-use super::bench::failure::{Failure, SOFTWARE};
+use super::failure::{Failure, SOFTWARE, exit_code};
+use super::out::print;
 
 /// What readahead costs on this machine, measured in ten seconds.
 ///
@@ -47,21 +48,11 @@ pub(crate) struct JobArgs {
 }
 
 pub(crate) fn play(args: JobArgs) -> anyhow::Result<ExitCode> {
-    Ok(end(job::play(&args.job, &args.file, args.seed)))
+    Ok(exit_code("doctor", job::play(&args.job, &args.file, args.seed)))
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
-    Ok(end(examine(&args)))
-}
-
-fn end(outcome: Result<(), Failure>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("bowwave doctor: {}", failure.sentence);
-            ExitCode::from(failure.code)
-        }
-    }
+    Ok(exit_code("doctor", examine(&args)))
 }
 
 /// What one job came to, with and without.
@@ -125,11 +116,10 @@ fn examine(args: &Args) -> Result<(), Failure> {
     if args.json {
         let text = serde_json::to_string_pretty(&examination)
             .map_err(|error| Failure::new(SOFTWARE, format_args!("cannot write JSON: {error}")))?;
-        println!("{text}");
+        print(format_args!("{text}\n"))
     } else {
-        show(&examination);
+        print(shown(&examination))
     }
-    Ok(())
 }
 
 fn median(mut all: Vec<Measured>) -> Result<Measured, Failure> {
@@ -214,25 +204,22 @@ fn bytes(n: u64) -> String {
     }
 }
 
-fn show(examination: &Examination) {
+fn shown(examination: &Examination) -> String {
     let window =
         examination.read_ahead_kb.map_or("an unknown read-ahead".into(), |kb| format!("{kb} KiB read-ahead"));
-    println!(
-        "{} ({}), Linux {}, {window}\n",
-        examination.device, examination.file_system, examination.kernel
+    let mut text = format!(
+        "{} ({}), Linux {}, {window}\n\n{:<34} {:>26}   {:>26}\n",
+        examination.device, examination.file_system, examination.kernel, "", "now", "with bowwave run"
     );
-    println!("{:<34} {:>26}   {:>26}", "", "now", "with bowwave run");
     for finding in &examination.findings {
         let cell = |m: &Measured| {
             let times = m.bytes as f64 / finding.used_bytes as f64;
             format!("{} ({times:.1}x) {:.0} ms", bytes(m.bytes), m.seconds * 1e3)
         };
-        println!("{:<34} {:>26}   {:>26}", finding.what, cell(&finding.plain), cell(&finding.run));
+        let (plain, run) = (cell(&finding.plain), cell(&finding.run));
+        text.push_str(&format!("{:<34} {plain:>26}   {run:>26}\n", finding.what));
     }
-    println!();
-    for sentence in &examination.words {
-        println!("{sentence}");
-    }
+    format!("{text}\n{}\n", examination.words.join("\n"))
 }
 
 #[cfg(test)]

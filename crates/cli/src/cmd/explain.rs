@@ -15,10 +15,12 @@
 //! A file of decisions knows no inodes and not what was cached already: in the kernel's lines the file's number stands
 //! for the first, and the window, cut at the end of the file, for the second.
 
+use super::failure::{DATA, Failure, exit_code};
+use super::out::printed;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,15 +29,6 @@ use bowwave_core::{
 };
 use bowwave_steer::{DecisionLine, FileLine, HEADER, Line};
 use serde_json::json;
-
-/// A line is not what it should be.
-const DATA: u8 = 65;
-/// The file is missing.
-const NO_INPUT: u8 = 66;
-/// Reading or writing failed.
-const IO_ERROR: u8 = 74;
-/// We may not read the file.
-const NO_PERMISSION: u8 = 77;
 
 /// Print the decisions of a run, one line each.
 ///
@@ -76,17 +69,8 @@ struct Entry {
     end_of_file: PageIndex,
 }
 
-/// What is read: the sentence of its failure, and the exit code.
-struct Failure(u8, String);
-
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
-    match run(&args) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(Failure(code, sentence)) => {
-            eprintln!("bowwave explain: {sentence}");
-            Ok(ExitCode::from(code))
-        }
-    }
+    Ok(exit_code("explain", run(&args)))
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
@@ -115,12 +99,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     if args.stats {
         written = if args.json { writeln!(out, "{}", summary.json()) } else { write!(out, "{summary}") };
     }
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure(IO_ERROR, format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    printed(written.and_then(|()| out.flush()))
 }
 
 /// A line that says something.
@@ -143,7 +122,7 @@ impl Lines {
         let input: Box<dyn BufRead> = if path == Path::new("-") {
             Box::new(BufReader::new(io::stdin()))
         } else {
-            Box::new(BufReader::new(File::open(path).map_err(|error| unreadable(path, &error))?))
+            Box::new(BufReader::new(File::open(path).map_err(|error| Failure::on(path, "read", &error))?))
         };
         Ok(Self { path: path.into(), input, number: 0, ours: None, files: BTreeMap::new() })
     }
@@ -153,7 +132,11 @@ impl Lines {
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
-            if self.input.read_until(b'\n', &mut bytes).map_err(|error| unreadable(&self.path, &error))? == 0
+            if self
+                .input
+                .read_until(b'\n', &mut bytes)
+                .map_err(|error| Failure::on(&self.path, "read", &error))?
+                == 0
             {
                 return Ok(None);
             }
@@ -212,17 +195,8 @@ impl Lines {
     }
 
     fn bad(&self, what: &dyn Display) -> Failure {
-        Failure(DATA, format!("{}, line {}: {what}", self.path.display(), self.number))
+        Failure::new(DATA, format_args!("{}, line {}: {what}", self.path.display(), self.number))
     }
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    let code = match error.kind() {
-        ErrorKind::NotFound => NO_INPUT,
-        ErrorKind::PermissionDenied => NO_PERMISSION,
-        _ => IO_ERROR,
-    };
-    Failure(code, format!("cannot read {}: {error}", path.display()))
 }
 
 /// The core's record of a line of ours.
@@ -396,7 +370,10 @@ mod tests {
                 match lines.next_met() {
                     Ok(None) => break,
                     Err(failure) => {
-                        assert!(failure.0 == DATA && failure.1.contains(&format!("line {}", lines.number)));
+                        assert!(
+                            failure.code == DATA
+                                && failure.sentence.contains(&format!("line {}", lines.number))
+                        );
                         break;
                     }
                     Ok(Some(met)) => {

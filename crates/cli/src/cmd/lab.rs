@@ -10,6 +10,7 @@ pub(crate) mod swarm;
 pub(crate) mod sweep;
 pub(crate) mod tables;
 
+use super::failure::{Failure, exit_code};
 use std::process::ExitCode;
 
 /// Readahead in virtual time: published tables, every policy on every device, your own reads, the kernel as judge.
@@ -33,10 +34,15 @@ enum Verb {
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     match args.verb {
-        Verb::Tables(args) => tables::main(&args),
-        Verb::Sweep(args) => sweep::main(&args),
-        Verb::Replay(args) => replay::main(&args),
-        Verb::Judge(args) => judge::main(&args),
-        Verb::Swarm(args) => swarm::main(&args),
+        Verb::Tables(args) => Ok(exit_code("lab tables", tables::main(&args))),
+        Verb::Sweep(args) => Ok(exit_code("lab sweep", sweep::main(&args))),
+        Verb::Replay(args) => Ok(exit_code("lab replay", replay::main(&args))),
+        Verb::Judge(args) => Ok(ended("lab judge", judge::main(&args))),
+        Verb::Swarm(args) => Ok(ended("lab swarm", swarm::main(&args))),
     }
+}
+
+/// As [`exit_code`], where a verdict has a code of its own.
+fn ended(command: &str, outcome: Result<ExitCode, Failure>) -> ExitCode {
+    outcome.unwrap_or_else(|failure| exit_code(command, Err(failure)))
 }

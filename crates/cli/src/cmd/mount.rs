@@ -11,9 +11,8 @@
 //! Secrets are no arguments, which anybody on the machine can read: credentials come from the environment and `~/.aws`, and a
 //! URL that holds a password from `BOWWAVE_SOURCE`.
 
-use super::serving::{
-    CANNOT_CREATE, Failure, OS_ERROR, Signals, USAGE, code_of, follow_parent, serve, tell_ready,
-};
+use super::failure::{CANNOT_CREATE, Failure, OS_ERROR, USAGE, exit_code};
+use super::serving::{Signals, code_of, follow_parent, serve, tell_ready};
 use bowwave_core::Bytes;
 use bowwave_fuse::{CachedMount, CachedOptions, CachedSource, metrics_address};
 use bowwave_io::{BucketTree, DirTree, Error, HttpClient, HttpTree, S3Options, Tree, Until};
@@ -119,13 +118,7 @@ pub(crate) fn as_helper(args: Vec<OsString>) -> Vec<OsString> {
 
 pub(crate) fn main(mut args: Args) -> anyhow::Result<ExitCode> {
     let outcome = args.take_options().and_then(|()| if args.daemon { daemon() } else { run(&args) });
-    Ok(outcome.map_or_else(
-        |failure| {
-            eprintln!("bowwave mount: {}", failure.sentence);
-            ExitCode::from(failure.code)
-        },
-        |()| ExitCode::SUCCESS,
-    ))
+    Ok(exit_code("mount", outcome))
 }
 
 /// `256M`, `2G`, `1048576`.
@@ -225,7 +218,7 @@ impl Args {
             return Ok(CachedSource::Modelled(model, self.log.clone()));
         }
         let missing = "no SOURCE: name a directory, http(s)://HOST/PATH or s3://BUCKET/PREFIX";
-        let source = self.named_source().ok_or_else(|| Failure::new(USAGE, missing.into()))?;
+        let source = self.named_source().ok_or_else(|| Failure::new(USAGE, missing))?;
         let source = source.as_os_str();
         let of_source = |error: Error| match error {
             Error::Wrong { object, what } => Failure::new(USAGE, format!("{object}: {what}")),
@@ -274,7 +267,7 @@ impl Args {
         if secret && self.places.len() == 2 {
             let sentence = "the URL holds a password or a query, which others can read among the arguments; put it into \
                             BOWWAVE_SOURCE instead: BOWWAVE_SOURCE=URL bowwave mount DIR";
-            return Err(Failure::new(USAGE, sentence.into()));
+            return Err(Failure::new(USAGE, sentence));
         }
         Ok(())
     }

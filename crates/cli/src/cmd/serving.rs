@@ -4,6 +4,9 @@
 //!   Ctrl-C, TERM, HUP -> unmount - busy -> again for 3 s - still busy, or Ctrl-C -> detach -> exit
 //! ```
 
+use super::failure::{
+    CANNOT_CREATE, Failure, IO_ERROR, NO_INPUT, NO_PERMISSION, OS_ERROR, TEMPORARY, UNAVAILABLE,
+};
 use bowwave_fuse::{CachedMount, MountError, SlowStore};
 use bowwave_io::Error;
 use std::fs;
@@ -11,17 +14,6 @@ use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Exit codes after sysexits.
-pub(crate) const USAGE: u8 = 64;
-pub(crate) const NO_INPUT: u8 = 66;
-pub(crate) const UNAVAILABLE: u8 = 69;
-pub(crate) const OS_ERROR: u8 = 71;
-pub(crate) const CANNOT_CREATE: u8 = 73;
-pub(crate) const IO_ERROR: u8 = 74;
-/// Try again: the source did not answer in time.
-pub(crate) const TEMPORARY: u8 = 75;
-pub(crate) const NO_PERMISSION: u8 = 77;
 
 /// How long a busy mount is asked again before it is detached.
 const BUSY: Duration = Duration::from_secs(3);
@@ -54,18 +46,6 @@ macro_rules! mount {
     )*};
 }
 mount!(SlowStore CachedMount);
-
-/// What to print, and what to exit with.
-pub(crate) struct Failure {
-    pub(crate) code: u8,
-    pub(crate) sentence: String,
-}
-
-impl Failure {
-    pub(crate) fn new(code: u8, sentence: String) -> Self {
-        Self { code, sentence }
-    }
-}
 
 impl From<MountError> for Failure {
     fn from(error: MountError) -> Self {

@@ -7,11 +7,12 @@
 //!   Ctrl-C, TERM, HUP -> unmount - busy -> again for 3 s - still busy, or Ctrl-C -> detach -> exit
 //! ```
 
-use super::serving::{Failure, IO_ERROR, Signals, USAGE, follow_parent, serve, tell_ready};
+use super::failure::{Failure, USAGE, exit_code};
+use super::out::print;
+use super::serving::{Signals, follow_parent, serve, tell_ready};
 use bowwave_fuse::{Options, ROUND_TRIP, SlowStore};
 use bowwave_lab::DeviceModel;
 use std::fs;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -58,13 +59,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
-    Ok(run(&args).map_or_else(
-        |failure| {
-            eprintln!("bowwave slow: {}", failure.sentence);
-            ExitCode::from(failure.code)
-        },
-        |()| ExitCode::SUCCESS,
-    ))
+    Ok(exit_code("slow", run(&args)))
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
@@ -76,10 +71,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         [dir] => (None, dir),
         [source, dir] => (Some(source), dir),
         _ => {
-            return Err(Failure::new(
-                USAGE,
-                "more than two places; name a SOURCE and a DIR, or a DIR".into(),
-            ));
+            return Err(Failure::new(USAGE, "more than two places; name a SOURCE and a DIR, or a DIR"));
         }
     };
     // Before any thread starts, so that every thread leaves the signals to us.
@@ -111,16 +103,8 @@ fn run(args: &Args) -> Result<(), Failure> {
     }
     ended?;
     if args.json {
-        print_stats(&store).map_err(|error| {
-            Failure::new(IO_ERROR, format!("cannot print the statistics: {error}; look at what reads stdout"))
-        })?;
+        let stats = serde_json::to_string_pretty(&store.stats()).expect("plain data");
+        print(format_args!("{stats}\n"))?;
     }
     Ok(())
-}
-
-fn print_stats(store: &SlowStore) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, &store.stats())?;
-    writeln!(out)?;
-    out.flush()
 }

@@ -7,9 +7,10 @@
 //!   ...
 //! ```
 
-use super::serving::{Failure, IO_ERROR, NO_INPUT, NO_PERMISSION};
+use super::failure::{Failure, IO_ERROR, NO_INPUT, NO_PERMISSION, exit_code};
+use super::out::print;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,20 +26,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     let told = told(&args.dir, if args.json { "stats" } else { "stat" });
-    let printed = told.and_then(|text| {
-        io::stdout().write_all(text.as_bytes()).or_else(|error| match error.kind() {
-            // Nobody reads on (`| head`).
-            io::ErrorKind::BrokenPipe => Ok(()),
-            _ => Err(Failure::new(IO_ERROR, format!("cannot write to standard output: {error}"))),
-        })
-    });
-    Ok(printed.map_or_else(
-        |failure| {
-            eprintln!("bowwave stat: {}", failure.sentence);
-            ExitCode::from(failure.code)
-        },
-        |()| ExitCode::SUCCESS,
-    ))
+    Ok(exit_code("stat", told.and_then(print)))
 }
 
 /// What a mount tells under this name.

@@ -6,12 +6,12 @@
 //! ```
 
 use super::arm::Arm;
-use super::failure::{Failure, INTERRUPTED, SOFTWARE};
 use super::memory::MemoryGroup;
 use super::place::Place;
 use super::player::{Event, Report, Spec};
 use super::thrash::Thrash;
 use super::undo::stopped;
+use crate::cmd::failure::{Failure, INTERRUPTED, SOFTWARE};
 use bowwave_fuse::Stats;
 use bowwave_lab::{Plan, Yardsticks};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! A memory cgroup for patterns about scarce memory: the whole arm, whatever steers it included, lives in it.
 
-use super::failure::{Failure, UNAVAILABLE};
 use super::undo::{Guard, Undo};
+use crate::cmd::failure::{Failure, UNAVAILABLE};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

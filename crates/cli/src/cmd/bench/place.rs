@@ -4,9 +4,9 @@
 //! and device are reset. It never stays: the store ends with the bench however that ends, the window is put back.
 
 use super::arm::{Ground, Kernel};
-use super::failure::{CANNOT_CREATE, Failure, NO_PERMISSION, OS_ERROR, UNAVAILABLE};
 use super::thrash::Thrash;
 use super::undo::{Guard, Undo, stopped};
+use crate::cmd::failure::{CANNOT_CREATE, Failure, NO_PERMISSION, OS_ERROR, UNAVAILABLE};
 use bowwave_fuse::{Stats, content};
 use bowwave_io::cached_pages;
 use bowwave_lab::{DeviceModel, Plan};

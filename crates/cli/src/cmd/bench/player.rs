@@ -17,7 +17,7 @@ mod stage;
 
 pub(crate) use seen::{FIRST_READS, Report};
 
-use super::failure::{DATA, Failure, IO_ERROR, USAGE};
+use crate::cmd::failure::{DATA, Failure, IO_ERROR, USAGE};
 use bowwave_lab::{Dispatch, Pace, Params, Plan, find};
 use seen::{PhaseReport, Seen, report};
 use serde::{Deserialize, Serialize};

@@ -2,13 +2,13 @@
 
 use super::super::bench::arm::Arm;
 use super::super::bench::cell::{Cell, Run};
-use super::super::bench::failure::{Failure, SOFTWARE};
 use super::super::bench::place::Place;
 use super::super::bench::player::Spec;
 use super::super::bench::undo::stopped;
 use super::super::bench::verdict::Figures;
 use super::scenes::{SCENES, Scene};
 use super::{ArmFigures, Row, interrupted};
+use crate::cmd::failure::{Failure, SOFTWARE};
 use bowwave_core::{Bytes, Config, PageCount};
 use bowwave_lab::{DeviceModel, Fetcher, Params, Yardsticks, find, play as play_plan};
 use bowwave_steer::Line;

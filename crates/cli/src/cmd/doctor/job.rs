@@ -10,8 +10,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::place::{BYTES_MIN, cached_bytes};
-use crate::cmd::bench::failure::{Failure, IO_ERROR, OS_ERROR, SOFTWARE, USAGE};
+use crate::cmd::failure::{Failure, IO_ERROR, OS_ERROR, SOFTWARE, USAGE};
 use crate::cmd::mapping::Mapping;
+use crate::cmd::out::print;
 
 pub(super) struct Job {
     pub(super) name: &'static str,
@@ -97,8 +98,7 @@ pub(super) fn play(job: &str, path: &Path, seed: u64) -> Result<(), Failure> {
     let measured = Measured { bytes, seconds, major_faults: major_faults() };
     let text = serde_json::to_string(&measured)
         .map_err(|error| Failure::new(IO_ERROR, format_args!("cannot write JSON: {error}")))?;
-    println!("{text}");
-    Ok(())
+    print(format_args!("{text}\n"))
 }
 
 /// Ten pages, drawn from the seed, through a mapping of the whole file.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bowwave_core::PAGE_SIZE;
 use bowwave_io::cached_pages;
 
-use crate::cmd::bench::failure::{CANNOT_CREATE, Failure, NO_INPUT, UNAVAILABLE};
+use crate::cmd::failure::{CANNOT_CREATE, Failure, NO_INPUT, UNAVAILABLE};
 
 /// The file that is made: ten touches shall not fall into each other's windows of 8 MiB too often.
 const BYTES: u64 = 256 << 20;

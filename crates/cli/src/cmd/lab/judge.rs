@@ -5,7 +5,9 @@
 //!
 //! Mapped patterns touch a byte of a page, and the next one when all that the first had fetched is there.
 
+use crate::cmd::failure::{DATA, Failure, UNAVAILABLE};
 use crate::cmd::mapping::Mapping;
+use crate::cmd::out::{print, writable, write_file};
 use anyhow::{Context as _, bail};
 use bowwave_core::{MapAdvice, PAGE_SIZE, PageCount, Touched};
 use bowwave_io::cached_pages;
@@ -20,10 +22,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// There is no judge to ask here.
-const UNAVAILABLE: u8 = 69;
-/// A record is not what it should be.
-const DATA: u8 = 65;
 /// A window differs.
 const DIFFERS: u8 = 1;
 /// Pages in the file that is read live: 64 MiB.
@@ -47,54 +45,42 @@ pub(crate) struct Args {
     record: Option<PathBuf>,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
     let mut records = Vec::new();
     for path in &args.records {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        match JudgeRecord::parse(&text) {
-            Ok(record) => records.push((path.display().to_string(), record)),
-            Err(why) => {
-                eprintln!("bowwave lab judge: {}: {why}", path.display());
-                return Ok(ExitCode::from(DATA));
-            }
-        }
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::on(path, "read", &error))?;
+        let record = JudgeRecord::parse(&text)
+            .map_err(|why| Failure::new(DATA, format_args!("{}: {why}", path.display())))?;
+        records.push((path.display().to_string(), record));
     }
     if records.is_empty() {
-        match live(&args.dir) {
-            Ok(record) => records.push(("the running kernel".into(), record)),
-            Err(error) => {
-                eprintln!(
-                    "bowwave lab judge: {error:#}; give it a record instead, such as crates/lab/tests/judge/*.txt"
-                );
-                return Ok(ExitCode::from(UNAVAILABLE));
-            }
-        }
-        if let Some(path) = &args.record {
-            std::fs::write(path, records[0].1.to_text())
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        args.record.as_deref().map_or(Ok(()), writable)?;
+        let record = live(&args.dir).map_err(|error| {
+            let advice = "give it a record instead, such as crates/lab/tests/judge/*.txt";
+            Failure::new(UNAVAILABLE, format_args!("{error:#}; {advice}"))
+        })?;
+        args.record.as_deref().map_or(Ok(()), |path| write_file(path, record.to_text()))?;
+        records.push(("the running kernel".into(), record));
     }
-    let mut differs = false;
-    for (name, record) in &records {
-        differs |= show(name, record)?;
-    }
+    let shown: Vec<(String, bool)> = records.iter().map(|(name, record)| shown(name, record)).collect();
+    print(shown.iter().map(|(text, _)| text.as_str()).collect::<String>())?;
+    let differs = shown.iter().any(|(_, differs)| *differs);
     Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
-/// Prints the comparison; whether a window differed.
-fn show(name: &str, record: &JudgeRecord) -> anyhow::Result<bool> {
+/// The comparison in words, and whether a window differed.
+fn shown(name: &str, record: &JudgeRecord) -> (String, bool) {
     let compared = judge_compare(record);
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{name}: Linux {}, windows of at most {} pages", record.kernel, record.max)?;
+    let mut text = format!("{name}: Linux {}, windows of at most {} pages\n", record.kernel, record.max);
     for c in &compared {
         let verdict = c.difference.clone().unwrap_or_else(|| "equal".into());
-        writeln!(out, "  {:<28} {:>5} of {:>5}  {verdict}", c.name, c.equal, c.windows)?;
+        text.push_str(&format!("  {:<28} {:>5} of {:>5}  {verdict}\n", c.name, c.equal, c.windows));
     }
     let (all, equal) = compared.iter().fold((0, 0), |sum, c| (sum.0 + c.windows, sum.1 + c.equal));
     let patterns = compared.iter().filter(|c| c.difference.is_none()).count();
-    writeln!(out, "  {equal} of {all} windows equal, {patterns} of {} patterns", compared.len())?;
-    Ok(patterns < compared.len())
+    let count = compared.len();
+    text.push_str(&format!("  {equal} of {all} windows equal, {patterns} of {count} patterns\n"));
+    (text, patterns < count)
 }
 
 /// A trace instance of our own, gone when it is dropped.

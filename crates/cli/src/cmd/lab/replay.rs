@@ -1,18 +1,13 @@
 //! `bowwave lab replay`: a user's own reads, on modelled devices: which window would be best, and what wave would do.
 
 use super::page;
-use anyhow::Context as _;
+use crate::cmd::failure::{DATA, Failure, IO_ERROR, USAGE};
+use crate::cmd::out::{print, writable, write_file};
 use bowwave_lab::{DeviceModel, SweepCell, Trace, TraceFormat, read_trace, sweep_plan, trace_of};
 use bowwave_steer::{HEADER, Line};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-
-/// The trace is not what it should be.
-const DATA: u8 = 65;
-/// A name that nobody knows.
-const USAGE: u8 = 64;
 
 /// Which readahead would be best for your own reads, and what wave would do, on modelled devices.
 ///
@@ -42,59 +37,44 @@ pub(crate) struct Args {
 /// Windows that are tried, in KiB, with today's rules of Linux.
 const WINDOWS: [u64; 6] = [64, 128, 512, 1024, 2048, 8192];
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let text = text(&args.trace)?;
-    let trace = match parsed(&text, args.format.as_deref()) {
-        Ok(trace) => trace,
-        Err(why) => {
-            eprintln!("bowwave lab replay: {}: {why}", args.trace.display());
-            return Ok(ExitCode::from(DATA));
-        }
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    let known = |name: &String| {
+        let model: DeviceModel = name.parse().map_err(|error| Failure::new(USAGE, error))?;
+        Ok((name.clone(), model))
     };
-    let mut devices = Vec::new();
-    for name in &args.device {
-        match name.parse::<DeviceModel>() {
-            Ok(model) => devices.push((name.clone(), model)),
-            Err(error) => {
-                eprintln!("bowwave lab replay: {error}");
-                return Ok(ExitCode::from(USAGE));
-            }
-        }
-    }
+    let mut devices = args.device.iter().map(known).collect::<Result<Vec<_>, Failure>>()?;
     if devices.is_empty() {
         devices = DeviceModel::NAMED.into_iter().map(|(name, model)| (name.to_string(), model)).collect();
     }
+    args.html.as_deref().map_or(Ok(()), writable)?;
+    let trace = parsed(&text(&args.trace)?, args.format.as_deref())
+        .map_err(|why| Failure::new(DATA, format_args!("{}: {why}", args.trace.display())))?;
     let mut policies = vec!["none".to_string()];
     policies.extend(WINDOWS.map(|kib| format!("linux-6.18@{kib}")));
     policies.push("wave".into());
     let cells: Vec<SweepCell> = devices
         .iter()
-        .map(|(name, model)| {
-            sweep_plan(&trace.plan, ("trace", true), name, model, args.memory.max(1), &policies)
-        })
+        .map(|(name, model)| sweep_plan(&trace.plan, ("trace", true), name, model, args.memory, &policies))
         .collect();
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        for cell in &cells {
-            writeln!(out, "{}", serde_json::to_string(cell)?)?;
-        }
-    } else {
-        write!(out, "{}{}", answer(&trace, &cells), table(&cells))?;
-    }
+    let printed = print(match args.json {
+        true => cells.iter().map(|cell| serde_json::to_string(cell).expect("plain data") + "\n").collect(),
+        false => answer(&trace, &cells) + &table(&cells),
+    });
     if let Some(path) = &args.html {
-        std::fs::write(path, page::replay(&answer(&trace, &cells), &cells, &WINDOWS))
-            .with_context(|| format!("cannot write the page {}", path.display()))?;
+        write_file(path, page::replay(&answer(&trace, &cells), &cells, &WINDOWS))?;
         eprintln!("wrote {}", path.display());
     }
-    Ok(ExitCode::SUCCESS)
+    printed
 }
 
-fn text(path: &Path) -> anyhow::Result<String> {
+fn text(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
-        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+        std::io::stdin()
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::new(IO_ERROR, format_args!("cannot read standard input: {error}")))?;
     } else {
-        bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        bytes = std::fs::read(path).map_err(|error| Failure::on(path, "read", &error))?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -8,16 +8,15 @@
 //! An assertion of the core ends the process. So a world that is to be made smaller is played by another process of this
 //! program (`--play -`), and what that one came to is all that is known of it.
 
-use anyhow::Context as _;
+use crate::cmd::failure::{Failure, IO_ERROR, OS_ERROR, USAGE};
+use crate::cmd::out::{print, write_file};
 use bowwave_lab::Scenario;
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A scenario could not be read.
-const USAGE: u8 = 64;
 /// Worlds that are tried at most to make one smaller.
 const TRIES_MAX: u32 = 3000;
 
@@ -44,7 +43,7 @@ pub(crate) struct Args {
     jobs: usize,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn main(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.play {
         return play(path);
     }
@@ -55,56 +54,47 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         _ => failing(first, count, args.jobs),
     };
     if failed.is_empty() {
-        println!("{count} worlds from seed {first}: what must hold held in all of them");
+        print(format_args!("{count} worlds from seed {first}: what must hold held in all of them\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    for (seed, why) in &failed {
-        println!("seed {seed}: {why}");
-    }
+    print(failed.iter().map(|(seed, why)| format!("seed {seed}: {why}\n")).collect::<String>())?;
     let (seed, _) = failed[0];
     let fails = |scenario: &Scenario| played_apart(scenario).is_ok_and(|why| why.is_some());
     let least = Scenario::drawn(seed).shrunk(TRIES_MAX, fails);
     let why = played_apart(&least)?.unwrap_or_default();
     let text = format!("# Seed {seed}. {why}\n{least}");
     match &args.keep {
-        None => print!("{text}"),
+        None => print(text)?,
         Some(directory) => {
             let path = directory.join(format!("seed_{seed}.txt"));
-            std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-            println!("kept as {}", path.display());
+            write_file(&path, &text)?;
+            print(format_args!("kept as {}\n", path.display()))?;
         }
     }
     Ok(ExitCode::FAILURE)
 }
 
-fn play(path: &PathBuf) -> anyhow::Result<ExitCode> {
+fn play(path: &Path) -> Result<ExitCode, Failure> {
     let mut text = String::new();
     if path.as_os_str() == "-" {
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::new(IO_ERROR, format_args!("cannot read standard input: {error}")))?;
     } else {
-        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        text = std::fs::read_to_string(path).map_err(|error| Failure::on(path, "read", &error))?;
     }
-    let scenario = match text.parse::<Scenario>() {
-        Ok(scenario) => scenario,
-        Err(error) => {
-            eprintln!("bowwave lab swarm: {}: {error}", path.display());
-            return Ok(ExitCode::from(USAGE));
-        }
-    };
-    match scenario.play() {
+    let scenario: Scenario =
+        text.parse().map_err(|error| Failure::new(USAGE, format_args!("{}: {error}", path.display())))?;
+    let (said, code) = match scenario.play() {
         Ok(outcome) => {
-            println!(
-                "what must hold held: {} reads in {:.6} s",
-                outcome.reads,
-                outcome.elapsed.0 as f64 / 1e9
-            );
-            Ok(ExitCode::SUCCESS)
+            let seconds = outcome.elapsed.0 as f64 / 1e9;
+            let said = format!("what must hold held: {} reads in {seconds:.6} s", outcome.reads);
+            (said, ExitCode::SUCCESS)
         }
-        Err(why) => {
-            println!("{why}");
-            Ok(ExitCode::FAILURE)
-        }
-    }
+        Err(why) => (why, ExitCode::FAILURE),
+    };
+    print(said + "\n")?;
+    Ok(code)
 }
 
 /// What failed, by seed. An assertion of the core ends the process, and says of which seed.
@@ -143,18 +133,23 @@ fn failing(first: u64, count: u64, jobs: usize) -> Vec<(u64, String)> {
 }
 
 /// Why a scenario fails, played by a process of its own; `None` if it does not.
-fn played_apart(scenario: &Scenario) -> anyhow::Result<Option<String>> {
-    let mut child = Command::new(std::env::current_exe().context("where this program lies")?)
-        .args(["lab", "swarm", "--play", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start this program again")?;
+fn played_apart(scenario: &Scenario) -> Result<Option<String>, Failure> {
+    let cannot =
+        |what: &str, error: std::io::Error| Failure::new(OS_ERROR, format_args!("cannot {what}: {error}"));
+    let mut child =
+        Command::new(std::env::current_exe().map_err(|error| cannot("find this program", error))?)
+            .args(["lab", "swarm", "--play", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| cannot("start this program again", error))?;
     if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(scenario.to_string().as_bytes()).context("cannot hand over a scenario")?;
+        stdin
+            .write_all(scenario.to_string().as_bytes())
+            .map_err(|error| cannot("hand over a scenario", error))?;
     }
-    let out = child.wait_with_output().context("cannot wait for a played scenario")?;
+    let out = child.wait_with_output().map_err(|error| cannot("wait for a played scenario", error))?;
     let said = if out.stdout.is_empty() { out.stderr } else { out.stdout };
     let why =
         String::from_utf8_lossy(&said).lines().find(|line| !line.trim().is_empty()).unwrap_or("").to_string();

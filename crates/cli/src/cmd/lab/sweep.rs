@@ -10,20 +10,16 @@
 //! ways.
 
 use super::page;
-use anyhow::Context as _;
+use crate::cmd::failure::{Failure, USAGE};
+use crate::cmd::out::{print, writable, write_file};
 use bowwave_lab::{
     DeviceModel, Half, HeldOut, Params, Score, Set, SweepCell, held_out, held_out_cells, held_out_settings,
     published, sweep_brain, sweep_cell, sweep_policies,
 };
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-/// A name that nobody knows.
-const USAGE: u8 = 64;
 
 /// Play every policy on every pattern and device in virtual time, as a share of an oracle.
 ///
@@ -65,14 +61,11 @@ pub(crate) struct Args {
     jobs: usize,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     if args.held_out {
         return half_and_half(args);
     }
-    let devices = match devices(args) {
-        Ok(devices) => devices,
-        Err(error) => return Ok(refused(&error)),
-    };
+    let devices = devices(args)?;
     let mut policies: Vec<String> = match args.policy.is_empty() {
         true => sweep_policies().into_iter().map(String::from).collect(),
         false => args.policy.clone(),
@@ -83,7 +76,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     if let Some(unknown) = policies.iter().find(|name| sweep_brain(name, 256).is_none()) {
-        return Ok(refused(&format!(
+        return Err(refused(&format!(
             "there is no policy {unknown}; there are {}",
             sweep_policies().join(", ")
         )));
@@ -92,8 +85,9 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         |name: &str| args.pattern.is_empty() || args.pattern.iter().any(|p| name.starts_with(p.as_str()));
     let patterns: Vec<_> = published().into_iter().filter(|pattern| chosen(&pattern.name)).collect();
     if patterns.is_empty() {
-        return Ok(refused(&format!("no pattern's name begins with {}", args.pattern.join(" or "))));
+        return Err(refused(&format!("no pattern's name begins with {}", args.pattern.join(" or "))));
     }
+    args.html.as_deref().map_or(Ok(()), writable)?;
     let params = match args.set {
         Set::Published => Params::published(),
         Set::Drawn(seed) => Params::drawn(seed),
@@ -110,26 +104,21 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let (cells, busy) = played(&jobs, args.jobs, |(pattern, device, model, memory)| {
         sweep_cell(pattern, &params, device, model, *memory, &policies)
     });
-    let mut out = std::io::stdout().lock();
-    for cell in &cells {
-        if args.json {
-            writeln!(out, "{}", serde_json::to_string(cell)?)?;
-        } else {
-            write!(out, "{}", shown(cell))?;
-        }
-    }
+    let text: String = match args.json {
+        true => cells.iter().map(|cell| serde_json::to_string(cell).expect("plain data") + "\n").collect(),
+        false => cells.iter().map(shown).chain([summary(&cells, &policies)]).collect(),
+    };
+    let printed = print(text);
     if !args.json {
-        write!(out, "{}", summary(&cells, &policies))?;
         let reads: u64 = cells.iter().map(|cell| cell.reads).sum();
         // Not among the figures, which are the same on every machine.
         eprintln!("{}", pace(reads, busy));
     }
     if let Some(path) = &args.html {
-        let page = page::sweep(&summary(&cells, &policies), &cells, &policies);
-        std::fs::write(path, page).with_context(|| format!("cannot write the page {}", path.display()))?;
+        write_file(path, page::sweep(&summary(&cells, &policies), &cells, &policies))?;
         eprintln!("wrote {}", path.display());
     }
-    Ok(ExitCode::SUCCESS)
+    printed
 }
 
 /// Plays every job, `at_once` at a time; what came of them in their order, and the time that cores spent on all of them.
@@ -173,14 +162,14 @@ fn pace(reads: u64, busy: Duration) -> String {
 }
 
 /// The held-out check, both ways, and which half is which.
-fn half_and_half(args: &Args) -> anyhow::Result<ExitCode> {
+fn half_and_half(args: &Args) -> Result<(), Failure> {
     let jobs = held_out_cells(args.volume.unwrap_or(0.1));
     let (cells, _) = played(&jobs, args.jobs, |job| {
         let settings = job.settings();
         let cell = sweep_cell(&job.pattern, &job.params, job.device, &job.model, job.memory_mib, &settings);
         (job.halves, cell)
     });
-    let mut out = std::io::stdout().lock();
+    let mut text = String::new();
     for half in Half::BOTH {
         let of = || jobs.iter().filter(|job| job.halves == [half; 3]);
         let mut patterns: Vec<&str> = of().map(|job| job.pattern.name.as_str()).collect();
@@ -192,17 +181,15 @@ fn half_and_half(args: &Args) -> anyhow::Result<ExitCode> {
         memories.sort_unstable();
         memories.dedup();
         let set = of().next().map(|job| job.params.set.to_string()).unwrap_or_default();
-        writeln!(
-            out,
-            "half {half:?}: {} cells; {}; {set}; {} MiB; {}",
+        text.push_str(&format!(
+            "half {half:?}: {} cells; {}; {set}; {} MiB; {}\n",
             of().count(),
             devices.join(", "),
             memories.join(" and "),
             patterns.join(", ")
-        )?;
+        ));
     }
-    write!(out, "{}", judged_both_ways(&held_out(&cells)))?;
-    Ok(ExitCode::SUCCESS)
+    print(text + &judged_both_ways(&held_out(&cells)))
 }
 
 /// What the held-out check came to: every setting, the two choices, and the default where halves are mixed.
@@ -266,16 +253,16 @@ fn judged_both_ways(came: &HeldOut) -> String {
     text
 }
 
-fn refused(why: &str) -> ExitCode {
-    eprintln!("bowwave lab sweep: {why}");
-    ExitCode::from(USAGE)
+fn refused(why: &str) -> Failure {
+    Failure::new(USAGE, why)
 }
 
-fn devices(args: &Args) -> Result<Vec<(String, DeviceModel)>, String> {
+fn devices(args: &Args) -> Result<Vec<(String, DeviceModel)>, Failure> {
     if args.device.is_empty() {
         return Ok(DeviceModel::NAMED.into_iter().map(|(name, model)| (name.to_string(), model)).collect());
     }
-    let one = |name: &String| Ok((name.clone(), name.parse::<DeviceModel>().map_err(|e| e.to_string())?));
+    let one =
+        |name: &String| Ok((name.clone(), name.parse::<DeviceModel>().map_err(|e| Failure::new(USAGE, e))?));
     args.device.iter().map(one).collect()
 }
 

@@ -7,15 +7,11 @@
 //! ```
 
 use super::page;
-use anyhow::Context as _;
+use crate::cmd::failure::{Failure, USAGE};
+use crate::cmd::out::{print, writable, write_file};
 use bowwave_lab::{Figure, Table, TableEntry, Verdict, chosen_tables};
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A table of an unknown name was asked for.
-const USAGE: u8 = 64;
 
 /// Run the published tables again: T1 to T29, X1 to X6, and the six patches of 2014 (P1 to P6).
 ///
@@ -42,38 +38,32 @@ pub(crate) struct Args {
     jobs: usize,
 }
 
-pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let entries = match chosen_tables(&args.names) {
-        Ok(entries) => entries,
-        Err(name) => {
-            eprintln!(
-                "bowwave lab tables: there is no table {name}; there are T1 to T29, X1 to X6 and P1 to P6"
-            );
-            return Ok(ExitCode::from(USAGE));
-        }
-    };
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    let entries = chosen_tables(&args.names).map_err(|name| {
+        Failure::new(
+            USAGE,
+            format_args!("there is no table {name}; there are T1 to T29, X1 to X6 and P1 to P6"),
+        )
+    })?;
+    args.html.as_deref().map_or(Ok(()), writable)?;
     let tables = run(&entries, args.jobs.max(1));
-    let mut out = std::io::stdout().lock();
-    let written = tables.iter().try_for_each(|table| match (args.json, args.brief) {
-        (true, _) => writeln!(out, "{}", serde_json::to_string(table)?),
-        (_, true) => writeln!(out, "{}", brief(table)),
-        _ => writeln!(out, "{}", shown(table)),
-    });
-    let written = match (args.json, &written) {
-        (false, Ok(())) if tables.len() > 1 => writeln!(out, "{}", summary(&tables)),
-        _ => written,
-    };
-    if let Err(error) = written
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        return Err(error).context("cannot write to standard output");
+    let mut text: String = tables
+        .iter()
+        .map(|table| match (args.json, args.brief) {
+            (true, _) => serde_json::to_string(table).expect("plain data") + "\n",
+            (_, true) => brief(table) + "\n",
+            _ => shown(table) + "\n",
+        })
+        .collect();
+    if !args.json && tables.len() > 1 {
+        text.push_str(&format!("{}\n", summary(&tables)));
     }
+    let printed = print(text);
     if let Some(path) = &args.html {
-        std::fs::write(path, page::tables(&tables))
-            .with_context(|| format!("cannot write the page {}", path.display()))?;
+        write_file(path, page::tables(&tables))?;
         eprintln!("wrote {}", path.display());
     }
-    Ok(ExitCode::SUCCESS)
+    printed
 }
 
 /// Runs them, `jobs` at a time; they come back in their order.

@@ -1,12 +1,13 @@
-//! Why bench stopped: one sentence and an exit code after sysexits.
+//! Why a command stopped: one sentence and an exit code after sysexits.
 
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
+use std::process::ExitCode;
 
 /// The command line asks for something that does not exist.
 pub(crate) const USAGE: u8 = 64;
-/// A read returned bytes that the file does not hold.
+/// Input is not what it should be; a read returned bytes that the file does not hold.
 pub(crate) const DATA: u8 = 65;
 /// A file is missing.
 pub(crate) const NO_INPUT: u8 = 66;
@@ -20,7 +21,9 @@ pub(crate) const OS_ERROR: u8 = 71;
 pub(crate) const CANNOT_CREATE: u8 = 73;
 /// A read failed.
 pub(crate) const IO_ERROR: u8 = 74;
-/// Only root may.
+/// Try again: the source did not answer in time.
+pub(crate) const TEMPORARY: u8 = 75;
+/// We may not; only root, or the owner, may.
 pub(crate) const NO_PERMISSION: u8 = 77;
 /// Stopped by the user (128 + SIGINT).
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -46,4 +49,15 @@ impl Failure {
         };
         Self::new(code, format_args!("cannot {doing} {}: {error}", path.display()))
     }
+}
+
+/// Says why `command` stopped, if it did, and with what it ends.
+pub(crate) fn exit_code(command: &str, outcome: Result<(), Failure>) -> ExitCode {
+    outcome.map_or_else(
+        |failure| {
+            eprintln!("bowwave {command}: {}", failure.sentence);
+            ExitCode::from(failure.code)
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }
