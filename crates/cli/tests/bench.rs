@@ -60,6 +60,9 @@ fn what_cannot_be_played_is_said_in_a_sentence() {
         ("nothing", 64, "no pattern 'nothing'"),
         ("seq_1m --arm off --against 8m", 64, "cannot compare with 8m"),
         ("seq_1m --param x=1", 64, "has a parameter 'x'"),
+        ("seq_1m --param block=0", 64, "block lies between"),
+        ("seq_1k --param start=99999G", 64, "cannot play seq_1k so"),
+        ("seq_1k --param start=100G", 64, "a read ends inside its file"),
         ("seq_1m --device floppy", 64, "floppy"),
         ("seq_1m --on missing", 66, "cannot use missing"),
     ] {

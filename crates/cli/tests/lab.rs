@@ -108,3 +108,28 @@ fn recorded_kernels_are_judged_anywhere() {
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stdout).contains("the kernel order 0 4 2, the policy order 0 4 3"));
 }
+
+/// A file costs what is read of it, however long it is; and what would never end is refused in a sentence.
+#[test]
+fn odd_reads_and_memories_have_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("reads.csv");
+    let replayed = |rows: &str, more: &[&str]| {
+        std::fs::write(&trace, format!("file,offset,length\n{rows}")).unwrap();
+        lab(&[&["replay", trace.to_str().unwrap()], more].concat())
+    };
+    let out = replayed("a,1000000000000000,4096\na,0,4096\nb,9223372036854771711,4096\n", &[]);
+    assert!(out.status.success() && text(&out.stdout).starts_with("3 reads"), "{}", text(&out.stderr));
+    let out = replayed("a,0,1099511627776\n", &[]);
+    assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(65), 1));
+    for mib in ["0", "20000000", "99999999999999"] {
+        let out = replayed("a,0,4096\n", &["--memory", mib]);
+        assert!(text(&out.stderr).contains("give MiB from 1 to 16777215"), "{mib}");
+    }
+    for (what, value) in
+        [("--memory", "0"), ("--memory", "99999999999"), ("--volume", "0"), ("--volume", "nan")]
+    {
+        let out = lab(&["sweep", "--pattern", "seq_1k", "--policy", "none", what, value]);
+        assert!(!out.status.success() && text(&out.stderr).contains(value), "{what} {value}");
+    }
+}

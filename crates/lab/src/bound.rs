@@ -171,33 +171,32 @@ fn without(all: &[Extent], gone: &[Extent]) -> Vec<Extent> {
     rest
 }
 
-/// Pages of one file that were read: sixty-four to a word.
+/// Pages of one file that were read: sixty-four to a word, and no word of none, so that a page at the end of a petabyte costs no more
+/// than the first.
 #[derive(Default)]
-struct Seen(Vec<u64>);
+struct Seen(BTreeMap<u64, u64>);
 
 impl Seen {
-    fn has(&self, page: u64) -> bool {
-        self.0.get((page / 64) as usize).is_some_and(|word| word >> (page % 64) & 1 == 1)
-    }
-
     /// Marks `extent` read and returns the runs of it that were not.
     fn read(&mut self, extent: Extent) -> Vec<Extent> {
         let mut runs: Vec<Extent> = Vec::new();
-        if self.0.len() as u64 * 64 < extent.end().0 {
-            self.0.resize((extent.end().0.div_ceil(64)) as usize, 0);
-        }
-        for page in extent.start.0..extent.end().0 {
-            if !self.has(page) {
-                append(&mut runs, page);
-                self.0[(page / 64) as usize] |= 1 << (page % 64);
+        let (mut page, end) = (extent.start.0, extent.end().0);
+        while page < end {
+            let word = self.0.entry(page / 64).or_default();
+            for page in page..end.min(page / 64 * 64 + 64) {
+                if *word >> (page % 64) & 1 == 0 {
+                    append(&mut runs, page);
+                    *word |= 1 << (page % 64);
+                }
             }
+            page = page / 64 * 64 + 64;
         }
         runs
     }
 
     fn extents(self) -> Vec<Extent> {
-        let pages = self.0.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(|(at, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u64 * 64 + bit)
+        let pages = self.0.into_iter().flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
         });
         let mut runs: Vec<Extent> = Vec::new();
         for page in pages {

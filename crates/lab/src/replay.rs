@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest pause between two reads that is taken for the program's own work.
 const THINK_NS_MAX: u64 = 50_000_000;
+/// Bytes that a trace may read in all: 67 million pages, and each is played some fifteen times a device.
+const BYTES_MAX: u64 = 256 << 30;
 /// Ends of reads that a later one may continue, a file.
 const ENDS_MAX: usize = 4096;
 
@@ -91,7 +93,7 @@ struct Access {
 /// Reads a trace; `None` guesses its format.
 ///
 /// # Errors
-/// A sentence, if the format cannot be guessed or there is no read in it.
+/// A sentence, if the format cannot be guessed, there is no read in it, or more than can be played.
 pub fn read_trace(text: &str, format: Option<TraceFormat>) -> Result<Trace, String> {
     let format = format.or_else(|| TraceFormat::guessed(text)).ok_or(
         "this is no trace of strace, fio (iolog), blkparse, darshan-dxt-parser, nor a table with the columns file,offset,length",
@@ -110,6 +112,11 @@ pub fn read_trace(text: &str, format: Option<TraceFormat>) -> Result<Trace, Stri
     let accesses: Vec<Access> = accesses.into_iter().filter(possible).collect();
     if accesses.is_empty() {
         return Err("there is no read in this trace".into());
+    }
+    let bytes = accesses.iter().fold(0_u64, |sum, access| sum.saturating_add(access.len));
+    if bytes > BYTES_MAX {
+        let gib = bytes >> 30;
+        return Err(format!("its reads come to {gib} GiB; at most {} are played: cut it", BYTES_MAX >> 30));
     }
     let (plan, continued) = planned(&accesses);
     Ok(Trace { plan, continued, mappings })
@@ -454,5 +461,7 @@ mod tests {
         assert!(read_trace("hello\n", None).is_err());
         assert!(read_trace("offset,length\n1,x\n", None).unwrap_err().contains("line 2"));
         assert!(read_trace("fio version 2 iolog\n", None).unwrap_err().contains("no read"));
+        let long = format!("offset,length\n0,{}\n0,1\n", BYTES_MAX);
+        assert!(read_trace(&long, None).unwrap_err().contains("at most 256 are played"));
     }
 }

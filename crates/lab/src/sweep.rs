@@ -110,7 +110,7 @@ pub fn sweep_brain(name: &str, frames: u64) -> Option<Brain> {
     if parts.next() == Some("wave") {
         let waste = parts.next().unwrap_or("15");
         let mut number = |default: u64| parts.next().map_or(Some(default), |part| part.parse().ok());
-        let (request, share) = (number(256)?, number(100)?);
+        let (request, share) = (number(256)?, number(100).filter(|&share| share <= 1000)?);
         return Some(Brain::Wave(Config {
             memory: PageCount(frames * share / 100).bytes(),
             waste_percent: waste.trim_start_matches('=').parse().ok()?,
@@ -135,8 +135,9 @@ pub fn sweep_play(plan: &Plan, model: &DeviceModel, frames: u64, brain: Brain) -
     config.descriptors.clone_from(&plan.descriptors);
     let mut world = World::new(config);
     let common: Rc<RefCell<VecDeque<Op>>> = Rc::new(RefCell::new(plan.ops.iter().copied().collect()));
-    for thread in 0..plan.threads {
-        let mut own: VecDeque<Op> = plan.ops.iter().filter(|op| op.thread == thread).copied().collect();
+    let mut own: Vec<VecDeque<Op>> = vec![VecDeque::new(); plan.threads as usize];
+    plan.ops.iter().for_each(|op| own[op.thread as usize].push_back(*op));
+    for (thread, mut own) in own.into_iter().enumerate() {
         let (dispatch, common) = (plan.dispatch, Rc::clone(&common));
         let mut think = 0;
         let actor: Actor<'static> = Box::new(move |_| {
@@ -151,7 +152,7 @@ pub fn sweep_play(plan: &Plan, model: &DeviceModel, frames: u64, brain: Brain) -
             think = op.think_ns;
             let fd = match dispatch {
                 Dispatch::Assigned => op.fd,
-                Dispatch::QueueOwn => thread,
+                Dispatch::QueueOwn => thread as u32,
                 Dispatch::QueueShared => 0,
             };
             let pages = Extent::covering(op.offset, op.asked);

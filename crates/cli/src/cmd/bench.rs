@@ -113,6 +113,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 
 fn run(args: &Args) -> Result<(), Failure> {
     let entries = entries(&args.patterns)?;
+    fit(args, &entries);
     if args.list {
         let patterns: Vec<Pattern> = entries.into_iter().map(|entry| entry.pattern).collect();
         return print(show::list(&patterns, &params(args)));
@@ -312,6 +313,24 @@ fn check(args: &Args, entries: &[Entry]) -> Result<(), Failure> {
     }
 }
 
+/// Ends with a sentence if what was set by hand makes no plan: a pattern asserts what its reads must be, and a panic here is that.
+fn fit(args: &Args, entries: &[Entry]) {
+    if args.parameters.is_empty() {
+        return;
+    }
+    let before = std::panic::take_hook();
+    for Entry { pattern, .. } in entries {
+        let name = pattern.name.clone();
+        std::panic::set_hook(Box::new(move |info| {
+            let must = info.payload_as_str().unwrap_or("its parameters fit one another");
+            eprintln!("bowwave bench: cannot play {name} so: {must}; see bowwave bench --list");
+            std::process::exit(i32::from(USAGE));
+        }));
+        pattern.plan(&params(args));
+    }
+    std::panic::set_hook(before);
+}
+
 fn params(args: &Args) -> Params {
     let base = match args.set {
         Set::Published => Params::published(),
@@ -394,7 +413,7 @@ fn parameter(text: &str) -> Result<(String, u64), String> {
     number.map(|number| (name.to_string(), number)).ok_or_else(|| format!("'{value}' is no number"))
 }
 
-fn volume(text: &str) -> Result<f64, String> {
+pub(super) fn volume(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().map_err(|error| error.to_string())?;
     if share > 0.0 && share <= 4.0 {
         Ok(share)

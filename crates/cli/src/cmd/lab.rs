@@ -46,3 +46,11 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 fn ended(command: &str, outcome: Result<ExitCode, Failure>) -> ExitCode {
     outcome.unwrap_or_else(|failure| exit_code(command, Err(failure)))
 }
+
+/// The world numbers its frames with 32 bits: 16 TiB.
+const MEMORY_MIB_MAX: u64 = (1 << 24) - 1;
+
+fn memory(text: &str) -> Result<u64, String> {
+    let mib = text.parse().ok().filter(|mib| (1..=MEMORY_MIB_MAX).contains(mib));
+    mib.ok_or_else(|| format!("give MiB from 1 to {MEMORY_MIB_MAX}"))
+}

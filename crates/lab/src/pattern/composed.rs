@@ -87,7 +87,7 @@ pub(super) fn growing_streams(k: &mut Knobs) -> Plan {
 pub(super) fn zigzag(k: &mut Knobs) -> Plan {
     let block = k.block("block", 16 * KIB);
     let run = k.value("run", 4 * MIB, MIB, 8 * MIB, 64 * KIB) / block * block;
-    let start = k.value("start", 64 * MIB, 0, 512 * MIB, 4 * KIB);
+    let start = k.place("start", 64 * MIB, 0, 512 * MIB, 4 * KIB);
     let mut plan = Plan::on_one_file();
     for number in 0..(k.scaled(VOLUME) / run.max(block)).max(2) {
         let blocks = (run / block).max(1);

@@ -93,6 +93,9 @@ impl fmt::Debug for Pattern {
 
 impl Pattern {
     /// The list of reads for `params`.
+    ///
+    /// # Panics
+    /// If parameters set by hand do not fit one another or the files.
     pub fn plan(&self, params: &Params) -> Plan {
         let mut knobs = Knobs::new(params, &self.name);
         let mut plan = match self.build {

@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+/// By hand a parameter may lie so many times below and above the range of a fresh draw: far enough for any question, and a plan still
+/// has an end.
+const BY_HAND: (u64, u64) = (256, 1024);
+
 /// Which values parameters take where nobody set them by hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Set {
@@ -95,10 +99,29 @@ impl<'a> Knobs<'a> {
     }
 
     /// The parameter `name`: `published`, or drawn as a multiple of `step` in `[low, high]`, or as set by hand.
+    ///
+    /// # Panics
+    /// If it was set by hand to what no reader would have: no size of nothing, no count that never ends.
     pub(crate) fn value(&mut self, name: &str, published: u64, low: u64, high: u64, step: u64) -> u64 {
-        let name = format!("{}{name}", self.prefix);
+        self.within(low.div_ceil(BY_HAND.0), name, published, (low, high, step))
+    }
+
+    /// The same for a place in a file, which may be its start.
+    pub(crate) fn place(&mut self, name: &str, published: u64, low: u64, high: u64, step: u64) -> u64 {
+        self.within(0, name, published, (low, high, step))
+    }
+
+    fn within(&mut self, least: u64, name: &str, published: u64, draw: (u64, u64, u64)) -> u64 {
+        let (name, (low, high, step)) = (format!("{}{name}", self.prefix), draw);
         let value = match (self.params.options.get(&name), self.params.set) {
-            (Some(&by_hand), _) => by_hand,
+            (Some(&by_hand), _) => {
+                let most = high.saturating_mul(BY_HAND.1);
+                assert!(
+                    (least..=most).contains(&by_hand),
+                    "{name} lies between {least} and {most}, not at {by_hand}"
+                );
+                by_hand
+            }
             (None, Set::Published) => published,
             (None, Set::Drawn(seed)) => {
                 let (first, last) = (low.div_ceil(step), (high / step).max(low.div_ceil(step)));
@@ -144,6 +167,10 @@ mod tests {
         let mut by_hand = Params::drawn(7);
         by_hand.options.insert("block".into(), 65536);
         assert_eq!(block(&by_hand), 65536);
+        for odd in [0, 1, u64::MAX] {
+            by_hand.options.insert("block".into(), odd);
+            assert!(std::panic::catch_unwind(|| block(&by_hand)).is_err(), "a block of {odd}");
+        }
     }
 
     #[test]

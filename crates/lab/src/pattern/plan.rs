@@ -21,6 +21,8 @@ pub(crate) const GIB: u64 = 1 << 30;
 pub const BIG_FILE_BYTES: u64 = 16 * GIB;
 /// Bytes in each of the store's 256 small files, `small/000` to `small/255`.
 pub const SMALL_FILE_BYTES: u64 = 8 * MIB;
+/// Reads of a plan: eight times those of the longest one that is published, at four times its volume.
+const OPS_MAX: usize = 1 << 24;
 
 /// A file that a plan reads, by its name below the store's root.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,7 +173,10 @@ impl Plan {
     /// One more read, by thread 0; the caller changes what is special about it.
     pub(crate) fn read(&mut self, fd: u32, offset: u64, bytes: u64) -> &mut Op {
         let file = self.descriptors[fd as usize];
-        assert!(offset + bytes <= self.files[file as usize].size, "a read ends inside its file");
+        let end = offset.checked_add(bytes);
+        let inside = end.is_some_and(|end| end <= self.files[file as usize].size);
+        assert!(inside, "a read ends inside its file");
+        assert!(self.ops.len() < OPS_MAX, "a plan makes at most {OPS_MAX} reads");
         self.ops.push(Op {
             thread: 0,
             fd,

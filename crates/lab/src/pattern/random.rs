@@ -13,7 +13,7 @@ pub(super) fn mix(k: &mut Knobs) -> Plan {
     let block = k.block("block", 16 * KIB);
     let every = k.value("every", 4, 2, 8, 1).max(1);
     let page = k.value("page", 4 * KIB, 4 * KIB, 16 * KIB, 4 * KIB);
-    let base = k.value("base", 2 * GIB, GIB, 3 * GIB, MIB);
+    let base = k.place("base", 2 * GIB, GIB, 3 * GIB, MIB);
     let reads = (k.scaled(VOLUME) / block).max(every);
     let mut rng = k.rng("page");
     let mut plan = Plan::on_one_file();
@@ -29,7 +29,7 @@ pub(super) fn mix(k: &mut Knobs) -> Plan {
 /// All blocks of one region, each once, in random order.
 pub(super) fn dense(k: &mut Knobs) -> Plan {
     let block = k.block("block", 16 * KIB);
-    let base = k.value("base", GIB, 256 * MIB, 4 * GIB, 4 * KIB);
+    let base = k.place("base", GIB, 256 * MIB, 4 * GIB, 4 * KIB);
     let mut order: Vec<u64> = (0..(k.scaled(64 * MIB) / block).max(1)).collect();
     k.rng("order").shuffle(&mut order);
     let mut plan = Plan::on_one_file();
@@ -91,7 +91,7 @@ pub(super) fn database(k: &mut Knobs) -> Plan {
     let areas = k.value("areas", 256, 192, 320, 1).max(1);
     let area = MIB / block * block;
     let again = k.value("go_on_percent", 30, 15, 45, 1);
-    let base = k.value("base", 0, 0, GIB, 4 * KIB);
+    let base = k.place("base", 0, 0, GIB, 4 * KIB);
     let mut rng = k.rng("table");
     let mut place: Vec<u64> = (0..areas).collect();
     rng.shuffle(&mut place);

@@ -50,7 +50,7 @@ pub(super) fn paced(k: &mut Knobs, streams: u64, one_fd: bool) -> Plan {
 pub(super) fn turns(k: &mut Knobs, streams: u64) -> Plan {
     let streams = k.count("streams", streams).min(256);
     let block = k.value("block", 64 * KIB, 32 * KIB, 128 * KIB, 4 * KIB);
-    let start = k.value("start", 0, 0, 256 * MIB, 4 * KIB);
+    let start = k.place("start", 0, 0, 256 * MIB, 4 * KIB);
     let memory = k.value("memory", 128 * MIB, 128 * MIB, 128 * MIB, MIB);
     let mut plan = Plan::new();
     plan.memory_bytes_max = Some(memory);

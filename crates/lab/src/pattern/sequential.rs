@@ -23,7 +23,7 @@ pub(super) fn mid_file(k: &mut Knobs) -> Plan {
 
 fn from(k: &mut Knobs, block: u64, volume: u64, start: u64) -> Plan {
     let block = k.block("block", block);
-    let start = k.value("start", start, 0, 512 * MIB, 4 * KIB);
+    let start = k.place("start", start, 0, 512 * MIB, 4 * KIB);
     let volume = k.scaled(volume);
     let mut plan = Plan::on_one_file();
     for at in (0..volume).step_by(block as usize) {
@@ -36,7 +36,7 @@ fn from(k: &mut Knobs, block: u64, volume: u64, start: u64) -> Plan {
 pub(super) fn retry(k: &mut Knobs) -> Plan {
     let used = k.block("used", 64 * KIB);
     let asked = used * k.value("times", 4, 2, 8, 1);
-    let start = k.value("start", 0, 0, 512 * MIB, 4 * KIB);
+    let start = k.place("start", 0, 0, 512 * MIB, 4 * KIB);
     let volume = k.scaled(VOLUME);
     let mut plan = Plan::on_one_file();
     for at in (0..volume).step_by(used as usize) {

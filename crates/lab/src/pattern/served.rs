@@ -16,7 +16,7 @@ pub(super) fn server(k: &mut Knobs, dispatch: Dispatch) -> Plan {
     let threads = k.count("threads", 16);
     let window = k.count("window", 16);
     let block = k.block("block", 32 * KIB);
-    let start = k.value("start", 0, 0, 512 * 1024 * KIB, 4 * KIB);
+    let start = k.place("start", 0, 0, 512 * 1024 * KIB, 4 * KIB);
     let reads: Vec<u64> = (0..(k.scaled(VOLUME) / block).max(1)).collect();
     let mut rng = k.rng("queue");
     let mut plan = Plan::on_one_file();

@@ -17,7 +17,7 @@ pub(super) fn stride(k: &mut Knobs, length: u64, stride: u64) -> Plan {
     let length = k.block("length", length);
     let (low, high) = (stride * 5 / 8, stride * 7 / 4);
     let stride = k.value("stride", stride, low.max(length + 4 * KIB), high.max(length + 64 * KIB), 4 * KIB);
-    let start = k.value("start", MIB, 0, 256 * MIB, 4 * KIB);
+    let start = k.place("start", MIB, 0, 256 * MIB, 4 * KIB);
     let reads = k.scaled(VOLUME).div_ceil(length).min(k.scaled(15 * GIB).div_ceil(stride));
     let mut plan = Plan::on_one_file();
     for read in 0..reads {
@@ -34,7 +34,7 @@ pub(super) fn stride(k: &mut Knobs, length: u64, stride: u64) -> Plan {
 pub(super) fn matrix(k: &mut Knobs, rows: u64) -> Plan {
     let rows = k.count("rows", rows);
     let row_pages = k.value("row_pages", 1000, 600, 3000, 1);
-    let start = k.value("start", 0, 0, 256 * MIB, 4 * KIB);
+    let start = k.place("start", 0, 0, 256 * MIB, 4 * KIB);
     let rounds = (k.scaled(VOLUME) / (rows * 4 * KIB)).clamp(1, row_pages);
     let mut plan = Plan::on_one_file();
     for round in 0..rounds {
@@ -50,7 +50,7 @@ pub(super) fn matrix(k: &mut Knobs, rows: u64) -> Plan {
 /// Reads of `block` going backwards, the volume in all, down to 512 MiB.
 pub(super) fn reverse(k: &mut Knobs, block: u64) -> Plan {
     let block = k.block("block", block);
-    let bottom = k.value("bottom", 512 * MIB, 256 * MIB, 2 * GIB, 4 * KIB);
+    let bottom = k.place("bottom", 512 * MIB, 256 * MIB, 2 * GIB, 4 * KIB);
     let reads = (k.scaled(VOLUME) / block).max(1);
     let mut plan = Plan::on_one_file();
     for read in (0..reads).rev() {

@@ -123,3 +123,24 @@ fn surprises() {
     assert_eq!(count("parquet"), 64 * 5);
     assert_eq!(count("zip"), 64 * 13);
 }
+
+/// Set by hand to whatever it may be, a parameter gives a plan or a refusal, in an instant either way.
+#[test]
+fn no_parameter_keeps_a_plan_from_its_end() {
+    let begun = std::time::Instant::now();
+    let (mut plans, mut refused) = (0, 0);
+    for pattern in catalogue() {
+        for (name, value) in pattern.options(&Params::published()) {
+            for odd in [0, 1, 7, value / 256, value.saturating_mul(1000), 1 << 34, u64::MAX] {
+                let mut params = Params { volume: 0.01, ..Params::published() };
+                params.options.insert(name.clone(), odd);
+                match std::panic::catch_unwind(|| pattern.plan(&params)) {
+                    Ok(_) => plans += 1,
+                    Err(_) => refused += 1,
+                }
+                assert!(begun.elapsed().as_secs() < 60, "{} {name}={odd}", pattern.name);
+            }
+        }
+    }
+    assert!(plans > 300 && refused > 300, "{plans} plans, {refused} refused");
+}

@@ -130,7 +130,8 @@ impl WorldConfig {
         let mut address = 0;
         let laid_out = files.iter().map(|&pages| {
             let file = WorldFile { pages, address };
-            address += pages * PAGE_SIZE;
+            // A device may end; a trace's files need not.
+            address = address.saturating_add(pages.saturating_mul(PAGE_SIZE));
             file
         });
         Self {

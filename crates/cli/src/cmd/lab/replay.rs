@@ -1,6 +1,7 @@
 //! `bowwave lab replay`: a user's own reads, on modelled devices: which window would be best, and what wave would do.
 
 use super::page;
+use super::sweep::played;
 use crate::cmd::failure::{DATA, Failure, IO_ERROR, USAGE};
 use crate::cmd::out::{print, writable, write_file};
 use bowwave_lab::{DeviceModel, SweepCell, Trace, TraceFormat, read_trace, sweep_plan, trace_of};
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEVICE")]
     device: Vec<String>,
     /// Memory in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = super::memory)]
     memory: u64,
     /// Print one line of JSON a device
     #[arg(long)]
@@ -36,6 +37,9 @@ pub(crate) struct Args {
 
 /// Windows that are tried, in KiB, with today's rules of Linux.
 const WINDOWS: [u64; 6] = [64, 128, 512, 1024, 2048, 8192];
+
+/// Devices that are played at once.
+const AT_ONCE: usize = 2;
 
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let known = |name: &String| {
@@ -52,10 +56,9 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let mut policies = vec!["none".to_string()];
     policies.extend(WINDOWS.map(|kib| format!("linux-6.18@{kib}")));
     policies.push("wave".into());
-    let cells: Vec<SweepCell> = devices
-        .iter()
-        .map(|(name, model)| sweep_plan(&trace.plan, ("trace", true), name, model, args.memory, &policies))
-        .collect();
+    let (cells, _) = played(&devices, AT_ONCE, |(name, model)| {
+        sweep_plan(&trace.plan, ("trace", true), name, model, args.memory, &policies)
+    });
     let printed = print(match args.json {
         true => cells.iter().map(|cell| serde_json::to_string(cell).expect("plain data") + "\n").collect(),
         false => answer(&trace, &cells) + &table(&cells),

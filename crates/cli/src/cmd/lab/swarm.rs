@@ -20,6 +20,9 @@ use std::sync::{Mutex, PoisonError};
 /// Worlds that are tried at most to make one smaller.
 const TRIES_MAX: u32 = 3000;
 
+/// Worlds that are played at once at most.
+const JOBS_MAX: usize = 256;
+
 /// Draw worlds from seeds and judge them after every event: right bytes, progress, bounds, demand before what is fetched ahead.
 ///
 /// The seed picks device, memory, policy, programs and faults: requests that fail, short reads, slow spells, jitter, memory
@@ -109,11 +112,11 @@ fn failing(first: u64, count: u64, jobs: usize) -> Vec<(u64, String)> {
     }));
     let bar = indicatif::ProgressBar::new(count);
     std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
+        for _ in 0..jobs.clamp(1, JOBS_MAX) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + count {
+                    if seed - first >= count {
                         return;
                     }
                     SEED.set(seed);

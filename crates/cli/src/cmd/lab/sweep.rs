@@ -38,11 +38,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     policy: Vec<String>,
     /// Memory in MiB; may be given several times
-    #[arg(long, value_name = "MIB", default_values_t = [1024, 8])]
+    #[arg(long, value_name = "MIB", default_values_t = [1024, 8], value_parser = super::memory)]
     memory: Vec<u64>,
     /// Share of each pattern's volume that is read [default: 1, what `bench` reads on a mount, in some three minutes; 0.1 with
     /// --held-out]
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = crate::cmd::bench::volume)]
     volume: Option<f64>,
     /// Parameters of the patterns: published, or drawn:SEED
     #[arg(long, value_name = "SET", default_value_t = Set::Published)]
@@ -122,7 +122,11 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 /// Plays every job, `at_once` at a time; what came of them in their order, and the time that cores spent on all of them.
-fn played<J: Sync, C: Send>(jobs: &[J], at_once: usize, play: impl Fn(&J) -> C + Sync) -> (Vec<C>, Duration) {
+pub(super) fn played<J: Sync, C: Send>(
+    jobs: &[J],
+    at_once: usize,
+    play: impl Fn(&J) -> C + Sync,
+) -> (Vec<C>, Duration) {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let bar = indicatif::ProgressBar::new(jobs.len() as u64);
     std::thread::scope(|scope| {
