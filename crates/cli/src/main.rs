@@ -11,6 +11,7 @@ macro_rules! eprintln {
 mod cmd;
 
 use clap::{Parser, Subcommand};
+use cmd::failure::{SOFTWARE, USAGE};
 use std::process::ExitCode;
 
 /// Readahead without the number.
@@ -42,7 +43,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse_from(cmd::mount::as_helper(std::env::args_os().collect())).command {
+    let cli = match Cli::try_parse_from(cmd::mount::as_helper(std::env::args_os().collect())) {
+        Ok(cli) => cli,
+        Err(said) => {
+            // Help and version are no error, and nobody need hear them to the end.
+            let _ = said.print();
+            return if said.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    let outcome = match cli.command {
         Command::Demo(args) => cmd::demo::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),
         Command::Run(args) => cmd::run::main(args),
@@ -57,6 +66,6 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("bowwave: {error:#}");
-        ExitCode::from(70)
+        ExitCode::from(SOFTWARE)
     })
 }

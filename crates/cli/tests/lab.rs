@@ -40,6 +40,18 @@ fn an_unknown_name_is_refused_with_the_known_ones() {
     assert_eq!((out.status.code(), text(&out.stderr).contains("T1 to T29")), (Some(64), true));
     let out = lab(&["sweep", "--policy", "clairvoyant"]);
     assert_eq!((out.status.code(), text(&out.stderr).contains("thrash-safe")), (Some(64), true));
+    let out = lab(&["swep"]);
+    assert_eq!((out.status.code(), text(&out.stderr).contains("sweep")), (Some(64), true));
+}
+
+#[test]
+fn a_file_that_is_missing_has_the_code_of_one() {
+    for args in [["replay", "no/such"], ["judge", "no/such"]] {
+        let out = lab(&args);
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), said.lines().count()), (Some(66), 1), "{said}");
+        assert!(said.starts_with(&format!("bowwave lab {}: cannot read no/such", args[0])), "{said}");
+    }
 }
 
 #[test]
@@ -125,11 +137,13 @@ fn odd_reads_and_memories_have_an_answer() {
     for mib in ["0", "20000000", "99999999999999"] {
         let out = replayed("a,0,4096\n", &["--memory", mib]);
         assert!(text(&out.stderr).contains("give MiB from 1 to 16777215"), "{mib}");
+        assert_eq!(out.status.code(), Some(64), "{mib}");
     }
     for (what, value) in
         [("--memory", "0"), ("--memory", "99999999999"), ("--volume", "0"), ("--volume", "nan")]
     {
         let out = lab(&["sweep", "--pattern", "seq_1k", "--policy", "none", what, value]);
-        assert!(!out.status.success() && text(&out.stderr).contains(value), "{what} {value}");
+        assert!(text(&out.stderr).contains(value), "{what} {value}");
+        assert_eq!(out.status.code(), Some(64), "{what} {value}");
     }
 }

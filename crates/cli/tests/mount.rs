@@ -103,6 +103,7 @@ fn errors_are_one_sentence_and_a_code() {
         (vec!["/nowhere/at/all", here], 66, "name an existing directory"),
         (vec!["/etc/passwd", here], 64, "it is no directory"),
         (vec!["gs://bucket/x", here], 64, "cannot mount a gs:// URL"),
+        (vec![source, here, "-o", "memory=0"], 64, "1M at least"),
         (vec!["s3://", here], 64, "no name that a bucket can have"),
         (vec!["http://ann:SECRET@host/x", here], 64, "BOWWAVE_SOURCE"),
         (vec!["http://host/x?token=SECRET", here], 64, "BOWWAVE_SOURCE"),
@@ -113,7 +114,7 @@ fn errors_are_one_sentence_and_a_code() {
     ];
     if possible() {
         cases.push((vec![source, "/nowhere/at/all"], 73, "mkdir"));
-        cases.push((vec![source, here, "--memory", "4K"], 71, "1 MiB at least"));
+        cases.push((vec![source, here, "--memory", "4K"], 64, "1M at least"));
         cases.push((vec!["http://127.0.0.1:9/data/", here], 69, "Connection refused"));
         cases.push((vec!["s3://b", here, "--endpoint", "http://127.0.0.1:9", "--anonymous"], 69, "refused"));
     }

@@ -4,7 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod explain;
-mod failure;
+pub(crate) mod failure;
 pub(crate) mod lab;
 pub(crate) mod mapping;
 pub(crate) mod mount;

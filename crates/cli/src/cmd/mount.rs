@@ -137,6 +137,9 @@ fn size(text: &str) -> Result<Bytes, String> {
     bytes.map(Bytes).ok_or_else(wrong)
 }
 
+/// What a cache needs to work with at least.
+const MEMORY_MIN: Bytes = Bytes(1 << 20);
+
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1e6).contains(number));
     number.ok_or_else(|| format!("'{}' is no number of seconds from 0 to 1000000", text.escape_debug()))
@@ -198,6 +201,12 @@ impl Args {
                     return Err(usage(sentence));
                 }
             }
+        }
+        if self.memory < MEMORY_MIN {
+            return Err(usage(format!(
+                "a cache of {} bytes is too small: give it 1M at least",
+                self.memory.0
+            )));
         }
         Ok(())
     }
