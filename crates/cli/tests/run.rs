@@ -220,7 +220,7 @@ fn a_program_that_is_not_there_or_may_not_run() {
     // Executable by its mode, and nothing there that could run it.
     fs::write(place.path("orphan"), "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(place.path("orphan"), fs::Permissions::from_mode(0o755)).unwrap();
-    refused(&place, "./orphan", 126, "cannot execute ./orphan");
+    refused(&place, "./orphan", 126, "cannot execute ./orphan: its interpreter /");
 }
 
 #[test]
@@ -377,6 +377,30 @@ fn a_program_that_stops_alone_stops_us_and_goes_on_with_us() {
     signal(run, libc::SIGCONT);
     let (said, status) = talk.end();
     assert_eq!((said.as_str(), status.code()), ("<on>\n", Some(5)));
+}
+
+/// A limit of file sizes below a segment costs the program nothing, and is its own to die of.
+#[test]
+fn a_limit_of_files_is_the_programs_to_die_of() {
+    let place = Place::new();
+    let mut command = place.run(&[], &["sh", "-c", "echo ran; kill -XFSZ $$; echo lived"]);
+    // SAFETY: sets a limit and a disposition, between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.signal()),
+        ("ran\n", Some(libc::SIGXFSZ)),
+        "{said}"
+    );
+    assert!(said.contains("unsteered") && said.lines().count() == 1, "{said}");
 }
 
 #[test]

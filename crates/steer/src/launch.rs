@@ -41,6 +41,14 @@ pub enum LaunchError {
         /// What the kernel says.
         cause: io::Error,
     },
+    /// The script is there, and who would read it is not.
+    #[error("cannot execute {}: its interpreter {} is not there; install it, or name another in the first line", path.display(), interpreter.display())]
+    NoInterpreter {
+        /// The script.
+        path: PathBuf,
+        /// What its first line names.
+        interpreter: PathBuf,
+    },
 }
 
 impl LaunchError {
@@ -48,7 +56,7 @@ impl LaunchError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => 127,
-            Self::NotExecutable { .. } => 126,
+            Self::NotExecutable { .. } | Self::NoInterpreter { .. } => 126,
         }
     }
 }
@@ -145,15 +153,34 @@ fn reach(path: &Path, depth: usize) -> Reach {
     let mut head = [0u8; 4096];
     let got = file.read_at(&mut head, 0).unwrap_or(0);
     let head = &head[..got];
-    if let Some(line) = head.strip_prefix(b"#!") {
-        let line = line.split(|&b| b == b'\n').next().unwrap_or(&[]).trim_ascii();
-        let interpreter = line.split(|b| b" \t".contains(b)).next().unwrap_or(&[]);
-        if interpreter.is_empty() || depth == INTERPRETERS_MAX {
+    if let Some(interpreter) = interpreter(head) {
+        if interpreter.as_os_str().is_empty() || depth == INTERPRETERS_MAX {
             return Reach::Steered;
         }
-        return reach(Path::new(OsStr::from_bytes(interpreter)), depth + 1);
+        return reach(interpreter, depth + 1);
     }
     elf_reach(&file, head)
+}
+
+/// What the first line of a script names; nothing, if it is none.
+fn interpreter(head: &[u8]) -> Option<&Path> {
+    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next().unwrap_or(&[]).trim_ascii();
+    let name = line.split(|b| b" \t".contains(b)).next().unwrap_or(&[]);
+    Some(Path::new(OsStr::from_bytes(name)))
+}
+
+/// Why a program that is there could not be started.
+fn refused(program: &Program, cause: io::Error) -> LaunchError {
+    let path = program.path.clone();
+    let mut head = [0u8; 256]; // the kernel reads no more of the first line
+    let read = |head: &mut [u8]| fs::File::open(&path)?.read_at(head, 0);
+    if cause.raw_os_error() == Some(libc::ENOENT)
+        && let Ok(got) = read(&mut head)
+        && let Some(interpreter) = interpreter(&head[..got])
+    {
+        return LaunchError::NoInterpreter { interpreter: interpreter.into(), path };
+    }
+    LaunchError::NotExecutable { path, cause }
 }
 
 /// Set-uid, set-gid or file capabilities that give other rights than we have.
@@ -218,7 +245,7 @@ pub fn exec_unsteered(program: &Program, args: &[OsString]) -> LaunchError {
         e if e.raw_os_error() == Some(libc::ENOEXEC) => shell(program, args).env(ENV_SWITCH, "off").exec(),
         e => e,
     };
-    LaunchError::NotExecutable { path: program.path.clone(), cause }
+    refused(program, cause)
 }
 
 /// What a steered program finds in its environment: where the segment is, and our library after those it has.
@@ -264,7 +291,7 @@ pub fn spawn(
         Err(e) if e.raw_os_error() == Some(libc::ENOEXEC) => start(shell(program, args)),
         other => other,
     };
-    let child = started.map_err(|cause| LaunchError::NotExecutable { path: program.path.clone(), cause })?;
+    let child = started.map_err(|cause| refused(program, cause))?;
     let pid = child.id() as i32;
     CHILD.store(pid, Ordering::SeqCst);
     Ok(Child { pid })
@@ -400,15 +427,24 @@ extern "C" fn stand_by(_: libc::c_int) {}
 /// INT and QUIT are the program's (the terminal tells it); TERM and HUP are handed on. These are handlers, not SIG_IGN,
 /// so that the program starts with the default; what we were started ignoring, it ignores as well.
 fn catch_signals() {
-    let handlers: [(libc::c_int, extern "C" fn(libc::c_int)); 6] = [
+    catch(&[
         (libc::SIGINT, stand_by),
         (libc::SIGQUIT, stand_by),
         (libc::SIGTERM, hand_on),
         (libc::SIGHUP, hand_on),
         (libc::SIGUSR1, hand_on),
         (libc::SIGUSR2, hand_on),
-    ];
-    for (signal, handler) in handlers {
+    ]);
+}
+
+/// From now on a file of ours that may not grow (`ulimit -f`) is an error of its write, and not our end: the program runs all the same.
+/// It starts with the signal as it was.
+pub fn outlive_file_limits() {
+    catch(&[(libc::SIGXFSZ, stand_by)]);
+}
+
+fn catch(handlers: &[(libc::c_int, extern "C" fn(libc::c_int))]) {
+    for &(signal, handler) in handlers {
         // SAFETY: the structures are ours and filled; both handlers only make async-signal-safe calls.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();

@@ -35,7 +35,9 @@ mod tracepoints;
 
 pub use agent::{Agent, Faults, Options};
 pub use explain_file::{DecisionLine, FileLine, HEADER, LEGEND, Line, NotALine};
-pub use launch::{Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, spawn};
+pub use launch::{
+    Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, outlive_file_limits, spawn,
+};
 pub use library::{LibraryError, install as install_library};
 pub use observer::OutsideBy;
 pub use segment::{SegmentError, SharedSegment};

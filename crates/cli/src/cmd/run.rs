@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use bowwave_steer::{
     Agent, Ended, LaunchError, Options, OutsideBy, Program, Reach, Report, Selection, Steering,
-    exec_unsteered, find, install_library, spawn,
+    exec_unsteered, find, install_library, outlive_file_limits, spawn,
 };
 use bowwave_wire::ENV_SWITCH;
 
@@ -111,6 +111,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     if args.off || off {
         return Ok(cannot_launch(&exec_unsteered(&program, rest)));
     }
+    outlive_file_limits();
     let explain = match &args.explain {
         Some(path) => match create(path) {
             Ok(file) => Some(file),
