@@ -27,7 +27,9 @@ fn runs(seed: u64) -> Plan {
         let start = rng.below(size - bytes * reads) & !4095;
         all.extend((0..reads).map(|read| (start + read * bytes, bytes)));
     }
-    trace_of(all.into_iter().map(|(offset, bytes)| ("file".to_owned(), offset, bytes))).plan
+    trace_of(all.into_iter().map(|(offset, bytes)| ("file".to_owned(), offset, bytes)))
+        .expect("reads that can be played")
+        .plan
 }
 
 fn main() {

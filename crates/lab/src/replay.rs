@@ -110,6 +110,10 @@ pub fn read_trace(text: &str, format: Option<TraceFormat>) -> Result<Trace, Stri
     let possible =
         |a: &Access| a.len > 0 && a.offset.checked_add(a.len).is_some_and(|end| end <= i64::MAX as u64);
     let accesses: Vec<Access> = accesses.into_iter().filter(possible).collect();
+    trace(&accesses, mappings)
+}
+
+fn trace(accesses: &[Access], mappings: u64) -> Result<Trace, String> {
     if accesses.is_empty() {
         return Err("there is no read in this trace".into());
     }
@@ -118,16 +122,17 @@ pub fn read_trace(text: &str, format: Option<TraceFormat>) -> Result<Trace, Stri
         let gib = bytes >> 30;
         return Err(format!("its reads come to {gib} GiB; at most {} are played: cut it", BYTES_MAX >> 30));
     }
-    let (plan, continued) = planned(&accesses);
+    let (plan, continued) = planned(accesses);
     Ok(Trace { plan, continued, mappings })
 }
 
 /// Reads of a program that a driver already has: `(file, offset, bytes)` of one thread, in order.
-pub fn trace_of(reads: impl Iterator<Item = (String, u64, u64)>) -> Trace {
+///
+/// # Errors
+/// A sentence, if there are none, or more than can be played.
+pub fn trace_of(reads: impl Iterator<Item = (String, u64, u64)>) -> Result<Trace, String> {
     let access = |(file, offset, len)| Access { thread: 0, file, offset, len, time: None };
-    let accesses: Vec<Access> = reads.map(access).collect();
-    let (plan, continued) = planned(&accesses);
-    Trace { plan, continued, mappings: 0 }
+    trace(&reads.map(access).collect::<Vec<_>>(), 0)
 }
 
 fn planned(accesses: &[Access]) -> (Plan, f64) {

@@ -3,6 +3,7 @@
 //! A file a verb: `tables` runs the seeds' tables again, `sweep` plays every
 //! policy on every device, `replay` your own reads, `judge` asks the running kernel, `swarm` draws worlds and judges them. Nothing here reads a clock but to say how long it took.
 
+mod explained;
 pub(crate) mod judge;
 pub(crate) mod page;
 pub(crate) mod replay;

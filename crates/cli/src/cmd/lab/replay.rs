@@ -1,12 +1,12 @@
 //! `bowwave lab replay`: a user's own reads, on modelled devices: which window would be best, and what wave would do.
 
+use super::explained::explained;
 use super::page;
 use super::sweep::played;
 use crate::cmd::failure::{DATA, Failure, IO_ERROR, USAGE};
 use crate::cmd::out::{print, writable, write_file};
-use bowwave_lab::{DeviceModel, SweepCell, Trace, TraceFormat, read_trace, sweep_plan, trace_of};
-use bowwave_steer::{HEADER, Line};
-use std::collections::BTreeMap;
+use bowwave_lab::{DeviceModel, SweepCell, Trace, TraceFormat, read_trace, sweep_plan};
+use bowwave_steer::HEADER;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         devices = DeviceModel::NAMED.into_iter().map(|(name, model)| (name.to_string(), model)).collect();
     }
     args.html.as_deref().map_or(Ok(()), writable)?;
-    let trace = parsed(&text(&args.trace)?, args.format.as_deref())
+    let (trace, assumed) = parsed(&text(&args.trace)?, args.format.as_deref())
         .map_err(|why| Failure::new(DATA, format_args!("{}: {why}", args.trace.display())))?;
     let mut policies = vec!["none".to_string()];
     policies.extend(WINDOWS.map(|kib| format!("linux-6.18@{kib}")));
@@ -59,12 +59,15 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let (cells, _) = played(&devices, AT_ONCE, |(name, model)| {
         sweep_plan(&trace.plan, ("trace", true), name, model, args.memory, &policies)
     });
+    if let Some(assumed) = assumed.filter(|_| args.json) {
+        eprintln!("{}", decisions_only(&trace, assumed));
+    }
     let printed = print(match args.json {
         true => cells.iter().map(|cell| serde_json::to_string(cell).expect("plain data") + "\n").collect(),
-        false => answer(&trace, &cells) + &table(&cells),
+        false => answer(&trace, assumed, &cells) + &table(&cells),
     });
     if let Some(path) = &args.html {
-        write_file(path, page::replay(&answer(&trace, &cells), &cells, &WINDOWS))?;
+        write_file(path, page::replay(&answer(&trace, assumed, &cells), &cells, &WINDOWS))?;
         eprintln!("wrote {}", path.display());
     }
     printed
@@ -82,46 +85,31 @@ fn text(path: &Path) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parsed(text: &str, format: Option<&str>) -> Result<Trace, String> {
+/// The trace, and how many of its reads a file of decisions does not name, if it is one.
+fn parsed(text: &str, format: Option<&str>) -> Result<(Trace, Option<usize>), String> {
     if format == Some("explain") || (format.is_none() && text.starts_with(HEADER)) {
-        return explained(text);
+        return explained(text).map(|(trace, assumed)| (trace, Some(assumed)));
     }
     let format = format.and_then(|name| TraceFormat::NAMED.iter().find(|f| f.0 == name).map(|f| f.1));
-    read_trace(text, format)
-}
-
-/// The reads that our own file of decisions shows: those that led to a decision. Reads in between were quiet.
-fn explained(text: &str) -> Result<Trace, String> {
-    let (mut files, mut reads) = (BTreeMap::new(), Vec::new());
-    for line in text.lines() {
-        match Line::parse(line).map_err(|error| error.to_string())? {
-            Some(Line::File(file)) => drop(files.insert(file.number, file.path)),
-            Some(Line::Decision(decision)) => {
-                let name =
-                    files.get(&decision.file).cloned().unwrap_or_else(|| format!("f{}", decision.file));
-                reads.push((name, decision.read.0 * 4096, decision.read.1 * 4096));
-            }
-            None => {}
-        }
-    }
-    if reads.is_empty() {
-        return Err("there is no decision in this file".into());
-    }
-    Ok(trace_of(reads.into_iter()))
+    Ok((read_trace(text, format)?, None))
 }
 
 /// The two sentences.
-fn answer(trace: &Trace, cells: &[SweepCell]) -> String {
+fn answer(trace: &Trace, assumed: Option<usize>, cells: &[SweepCell]) -> String {
     let (reads, files) = (trace.plan.ops.len(), trace.plan.files.len());
     let bytes: u64 = trace.plan.ops.iter().map(|op| op.asked).sum();
     let mut text = format!(
-        "{reads} reads of {:.1} MB in {files} file{} by {} thread{}, {:.0} % of them where an earlier one ended.",
+        "{reads} read{} of {:.1} MB in {files} file{} by {} thread{}, {:.0} % of them where an earlier one ended.",
+        if reads == 1 { "" } else { "s" },
         bytes as f64 / 1e6,
         if files == 1 { "" } else { "s" },
         trace.plan.threads,
         if trace.plan.threads == 1 { "" } else { "s" },
         trace.continued * 100.0
     );
+    if let Some(assumed) = assumed {
+        text.push_str(&format!(" {}", decisions_only(trace, assumed)));
+    }
     if trace.mappings > 0 {
         text.push_str(&format!(" Faults of its {} mappings are not in the trace.", trace.mappings));
     }
@@ -142,6 +130,14 @@ fn answer(trace: &Trace, cells: &[SweepCell]) -> String {
         .collect();
     text.push_str(&format!("\nThe best fixed window would be {}.\n", parts.join(", ")));
     text
+}
+
+fn decisions_only(trace: &Trace, assumed: usize) -> String {
+    format!(
+        "A file of decisions names only the reads that led to one, {} of these; the other {assumed} are assumed, in order through \
+         what was fetched between them, and what was cached before is missing: strace shows every read.",
+        trace.plan.ops.len().saturating_sub(assumed)
+    )
 }
 
 /// The quickest fixed window; of equally quick ones (1 %) the smallest.
