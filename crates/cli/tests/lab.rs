@@ -100,6 +100,16 @@ fn a_trace_is_answered_in_two_sentences() {
     let said = text(&out.stdout);
     assert!(said.starts_with("2000 reads of 131.1 MB in 1 file by 1 thread, 100 % of them"), "{said}");
     assert!(said.contains("The best fixed window would be on s3"), "{said}");
+    std::fs::write(
+        &trace,
+        "# bowwave explain 1\n1.0ms f1 read [0,+1) initial [1,5) ahead=4 mark=1 streams=0 why=R1\n",
+    )
+    .unwrap();
+    let said = text(&lab(&["replay", trace.to_str().unwrap(), "--device", "s3"]).stdout);
+    assert!(
+        said.starts_with("1 read of") && said.contains("names only the reads that led to one, 1 of"),
+        "{said}"
+    );
     std::fs::write(&trace, "nothing of interest\n").unwrap();
     let out = lab(&["replay", trace.to_str().unwrap()]);
     assert_eq!((out.status.code(), text(&out.stderr).lines().count()), (Some(65), 1));
@@ -111,6 +121,8 @@ fn recorded_kernels_are_judged_anywhere() {
     let out = lab(&["judge", record]);
     assert!(out.status.success(), "{}", text(&out.stdout));
     assert!(text(&out.stdout).contains("40 of 40 patterns"));
+    let out = lab(&["judge", "/dev/null"]);
+    assert_eq!((out.status.code(), text(&out.stderr).contains("nothing to judge")), (Some(65), true));
     // One window changed: it is found, and named.
     let folder = tempfile::tempdir().unwrap();
     let wrong = folder.path().join("wrong.txt");

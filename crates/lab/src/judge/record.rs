@@ -15,9 +15,11 @@
 //! ```
 
 use super::{Access, Case, Judged, Reads, Record};
-use bowwave_core::{MapAdvice, PageCount, PageIndex, Submitted, Touched};
+use bowwave_core::{MapAdvice, PAGE_SIZE, PageCount, PageIndex, Submitted, Touched};
 use std::fmt::Write;
 
+/// Pages that the patterns of a record touch at most: a thousand times those of the longest pattern of ours.
+const TOUCHED_MAX: u128 = 1 << 24;
 /// First line of a record.
 const HEADER: &str = "# bowwave judge 1";
 
@@ -86,7 +88,7 @@ impl Record {
         text
     }
 
-    /// From text; the number of the line that is wrong, and why.
+    /// From text; the number of the line that is wrong, and why; or that there is nothing to judge.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut record = Self {
             kernel: String::new(),
@@ -141,7 +143,15 @@ impl Record {
                 }
             }
         }
-        Ok(record)
+        let reads = || record.judged.iter().flat_map(|judged| &judged.case.reads);
+        let touched: u128 = reads().map(|r| u128::from(r.count) * u128::from(r.len / PAGE_SIZE + 1)).sum();
+        match touched {
+            0 => Err("there is nothing to judge: no pattern of it reads".into()),
+            _ if touched > TOUCHED_MAX => {
+                Err(format!("its reads touch {touched} pages, more than a record has"))
+            }
+            _ => Ok(record),
+        }
     }
 }
 
@@ -168,5 +178,14 @@ mod tests {
         let record = Record { kernel: "6.18.0".into(), max, request_max, pages: PageCount(16_384), judged };
         assert_eq!(Record::parse(&record.to_text()).unwrap(), record);
         assert!(Record::parse("pattern x").is_err());
+        for nothing in [
+            "",
+            HEADER,
+            "# bowwave judge 1\nkernel 6.18.0 max 32 pages 9 request 0\npattern x\norder 0 4 3\n",
+        ] {
+            assert!(Record::parse(nothing).unwrap_err().contains("nothing to judge"), "{nothing}");
+        }
+        let long = "# bowwave judge 1\npattern x\nread 0 4096 x 99999999999 step 4096\n";
+        assert!(Record::parse(long).unwrap_err().contains("more than a record has"));
     }
 }

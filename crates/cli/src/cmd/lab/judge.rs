@@ -14,8 +14,9 @@ use bowwave_io::cached_pages;
 use bowwave_lab::{
     JudgeAccess, JudgeCase, JudgeRecord, Judged, judge_cases, judge_compare, judge_trace_line,
 };
+use std::ffi::CStr;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -84,42 +85,63 @@ fn shown(name: &str, record: &JudgeRecord) -> (String, bool) {
 }
 
 /// A trace instance of our own, gone when it is dropped.
-struct Trace(PathBuf);
+struct Trace {
+    instance: PathBuf,
+    /// Dropped after it: a file system that we mounted goes with us.
+    _mounted: Option<Tracefs>,
+}
+
+/// Where tracefs lies.
+const TRACEFS: (&str, &CStr) = ("/sys/kernel/tracing", c"/sys/kernel/tracing");
+
+/// Mounted by us.
+struct Tracefs;
+
+impl Tracefs {
+    fn mount() -> io::Result<Self> {
+        // SAFETY: three strings that end in a zero byte, and no data.
+        let mounted = unsafe {
+            libc::mount(c"nodev".as_ptr(), TRACEFS.1.as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null())
+        };
+        if mounted == 0 { Ok(Self) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        // SAFETY: a string that ends in a zero byte. Who uses it meanwhile keeps it.
+        unsafe { libc::umount2(TRACEFS.1.as_ptr(), 0) };
+    }
+}
 
 impl Trace {
     fn open() -> anyhow::Result<Self> {
-        let root = Path::new("/sys/kernel/tracing");
-        if !root.join("events").exists() {
-            let (kind, at) = (c"tracefs".as_ptr(), c"/sys/kernel/tracing".as_ptr());
-            // SAFETY: three strings that end in a zero byte, and no data.
-            let mounted = unsafe { libc::mount(c"nodev".as_ptr(), at, kind, 0, std::ptr::null()) };
-            if mounted != 0 {
-                bail!(
-                    "there is no tracefs here and it cannot be mounted ({})",
-                    std::io::Error::last_os_error()
-                );
-            }
-        }
+        let root = Path::new(TRACEFS.0);
+        let mounted = match root.join("events").exists() {
+            true => None,
+            false => Some(Tracefs::mount().context("there is no tracefs here and it cannot be mounted")?),
+        };
         if !root.join("events/readahead/page_cache_ra_order").exists() {
             bail!("this kernel has no readahead events (they are new in Linux 6.18)");
         }
         let instance = root.join(format!("instances/bowwave-judge-{}", std::process::id()));
         std::fs::create_dir(&instance).context("cannot make a trace instance")?;
-        let trace = Self(instance);
+        let trace = Self { instance, _mounted: mounted };
         trace.write("buffer_size_kb", "16384")?;
         trace.write("events/readahead/enable", "1")?;
         Ok(trace)
     }
 
     fn write(&self, file: &str, text: &str) -> anyhow::Result<()> {
-        std::fs::write(self.0.join(file), text).with_context(|| format!("cannot write {file} of the trace"))
+        std::fs::write(self.instance.join(file), text)
+            .with_context(|| format!("cannot write {file} of the trace"))
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
         let _ = self.write("events/readahead/enable", "0");
-        let _ = std::fs::remove_dir(&self.0);
+        let _ = std::fs::remove_dir(&self.instance);
     }
 }
 
@@ -238,7 +260,7 @@ fn asked(trace: &Trace, path: &Path, case: JudgeCase, max: &mut PageCount) -> an
             }
         }
     }
-    let (ino, text) = (file.metadata()?.ino(), std::fs::read_to_string(trace.0.join("trace"))?);
+    let (ino, text) = (file.metadata()?.ino(), std::fs::read_to_string(trace.instance.join("trace"))?);
     let mut submitted = Vec::new();
     for (_, ceiling, window) in text.lines().filter_map(judge_trace_line).filter(|line| line.0 == ino) {
         *max = ceiling.map_or(*max, PageCount);
