@@ -99,11 +99,12 @@ fn errors_are_one_sentence_and_a_code() {
     let (source, dir) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (source, here) = (source.path().to_str().unwrap(), dir.path().to_str().unwrap());
     let mut cases = vec![
-        (vec![here], 64, "no SOURCE"),
+        (vec![here], 64, "two places are needed"),
         (vec!["/nowhere/at/all", here], 66, "name an existing directory"),
         (vec!["/etc/passwd", here], 64, "it is no directory"),
         (vec!["gs://bucket/x", here], 64, "cannot mount a gs:// URL"),
         (vec![source, here, "-o", "memory=0"], 64, "1M at least"),
+        (vec!["/nowhere/at/all", here, "-f"], 66, "name an existing directory"),
         (vec!["s3://", here], 64, "no name that a bucket can have"),
         (vec!["http://ann:SECRET@host/x", here], 64, "BOWWAVE_SOURCE"),
         (vec!["http://host/x?token=SECRET", here], 64, "BOWWAVE_SOURCE"),
@@ -114,6 +115,9 @@ fn errors_are_one_sentence_and_a_code() {
     ];
     if possible() {
         cases.push((vec![source, "/nowhere/at/all"], 73, "mkdir"));
+        let told = vec![source, here, "--daemon", "--ready-file", "/no/such/file"];
+        cases.push((told, 73, "cannot create --ready-file"));
+        cases.push((vec![source, here, "--daemon", "--ready-fd", "77"], 74, "cannot write to --ready-fd 77"));
         cases.push((vec![source, here, "--memory", "4K"], 64, "1M at least"));
         cases.push((vec!["http://127.0.0.1:9/data/", here], 69, "Connection refused"));
         cases.push((vec!["s3://b", here, "--endpoint", "http://127.0.0.1:9", "--anonymous"], 69, "refused"));

@@ -12,7 +12,7 @@
 //! URL that holds a password from `BOWWAVE_SOURCE`.
 
 use super::failure::{CANNOT_CREATE, Failure, OS_ERROR, USAGE, exit_code};
-use super::serving::{Signals, code_of, follow_parent, serve, tell_ready};
+use super::serving::{READ_AHEAD_KB_MAX, Signals, code_of, follow_parent, serve, tell_ready};
 use bowwave_core::Bytes;
 use bowwave_fuse::{CachedMount, CachedOptions, CachedSource, metrics_address};
 use bowwave_io::{BucketTree, DirTree, Error, HttpClient, HttpTree, S3Options, Tree, Until};
@@ -72,9 +72,9 @@ pub(crate) struct Args {
     /// Create this file when mounted; it is removed at the end
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
-    /// Once mounted, leave the terminal or pipe of whoever started it
-    #[arg(long, hide = true)]
-    background: bool,
+    /// Once mounted, and after every other word of it, tell whoever started it here, and leave his terminal or pipe
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(i32).range(0..))]
+    background: Option<i32>,
     /// Unmount and exit when the thread that started this process ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -88,11 +88,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BOOL", hide = true, action = clap::ArgAction::Set, default_value_t = KERNEL_CACHE)]
     kernel_cache: bool,
     /// The kernel's window, if reads go through its page cache
-    #[arg(long, value_name = "KIB", hide = true)]
+    #[arg(long, value_name = "KIB", hide = true, value_parser = clap::value_parser!(u64).range(..=READ_AHEAD_KB_MAX))]
     read_ahead_kb: Option<u64>,
     /// What mount(8) hands to its helpers, without a meaning here
     #[arg(short = 'n', hide = true)]
     no_mtab: bool,
+    /// All but the mount itself
+    #[arg(short = 'f', hide = true)]
+    fake: bool,
     #[arg(short = 's', hide = true)]
     sloppy: bool,
     #[arg(short = 'v', hide = true)]
@@ -117,7 +120,11 @@ pub(crate) fn as_helper(args: Vec<OsString>) -> Vec<OsString> {
 }
 
 pub(crate) fn main(mut args: Args) -> anyhow::Result<ExitCode> {
-    let outcome = args.take_options().and_then(|()| if args.daemon { daemon() } else { run(&args) });
+    let outcome = args.take_options().and_then(|()| match (args.fake, args.daemon) {
+        (true, _) => args.source().map(drop),
+        (_, true) => daemon(),
+        _ => run(&args),
+    });
     Ok(exit_code("mount", outcome))
 }
 
@@ -226,7 +233,8 @@ impl Args {
         if let Some(model) = self.device {
             return Ok(CachedSource::Modelled(model, self.log.clone()));
         }
-        let missing = "no SOURCE: name a directory, http(s)://HOST/PATH or s3://BUCKET/PREFIX";
+        let missing = "two places are needed, and one was named: SOURCE (a directory, http(s)://HOST/PATH or s3://BUCKET/PREFIX; or \
+                       in BOWWAVE_SOURCE) and the DIR to mount it on";
         let source = self.named_source().ok_or_else(|| Failure::new(USAGE, missing))?;
         let source = source.as_os_str();
         let of_source = |error: Error| match error {
@@ -320,8 +328,9 @@ fn run(args: &Args) -> Result<(), Failure> {
         args.memory.0 >> 20
     );
     let told = tell_ready(args.ready_fd, args.ready_file.as_deref());
+    let told = told.and_then(|()| tell_ready(args.background, None));
     // After the word, which closes the pipe that the log's process must not inherit.
-    if args.background {
+    if args.background.is_some() && told.is_ok() {
         leave_standard_error();
     }
     let ended = told.and_then(|()| serve(&signals, &mut mount));
@@ -378,7 +387,7 @@ fn daemon() -> Result<(), Failure> {
     let mut command = Command::new(exe);
     command.args(args.into_iter().skip(1).filter(|arg| arg.as_bytes() != b"--daemon"));
     let fd = told.as_raw_fd();
-    command.args(["--background", "--ready-fd", &fd.to_string()]);
+    command.args(["--background", &fd.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     // SAFETY: both calls are allowed between fork and exec; the descriptor is open in the child.
     unsafe {
@@ -399,7 +408,8 @@ fn daemon() -> Result<(), Failure> {
     let status = child.wait().map_err(|error| failed("wait for the daemon", error))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(OS_ERROR);
     let said = read_back(words).unwrap_or_default();
-    let sentence = said.trim().trim_start_matches("bowwave mount: ").to_owned();
+    let said = said.lines().find_map(|line| line.strip_prefix("bowwave mount: ")).unwrap_or(said.trim());
+    let sentence = said.to_owned();
     Err(Failure::new(
         code,
         if sentence.is_empty() { format!("the daemon ended ({status})") } else { sentence },

@@ -15,6 +15,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The kernel's window in KiB at most: FUSE counts its bytes with 32 bits.
+pub(crate) const READ_AHEAD_KB_MAX: u64 = (1 << 22) - 1;
+
 /// How long a busy mount is asked again before it is detached.
 const BUSY: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(50);
@@ -81,14 +84,17 @@ pub(crate) fn code_of(error: &Error) -> u8 {
 
 pub(crate) fn tell_ready(ready_fd: Option<i32>, ready_file: Option<&Path>) -> Result<(), Failure> {
     if let Some(fd) = ready_fd {
+        let cannot = |error: io::Error| {
+            let advice = "pass an open descriptor";
+            Failure::new(IO_ERROR, format_args!("cannot write to --ready-fd {fd}: {error}; {advice}"))
+        };
+        // SAFETY: only asks. What is not open must not be closed either.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return Err(cannot(io::Error::last_os_error()));
+        }
         // SAFETY: the caller gave us this descriptor to write to and to close; nobody else in this process knows it.
         let mut pipe = unsafe { fs::File::from_raw_fd(fd) };
-        pipe.write_all(b"ready\n").map_err(|error| {
-            Failure::new(
-                IO_ERROR,
-                format!("cannot write to --ready-fd {fd}: {error}; pass an open descriptor"),
-            )
-        })?;
+        pipe.write_all(b"ready\n").map_err(cannot)?;
     }
     if let Some(path) = ready_file {
         publish(path).map_err(|error| {

@@ -9,7 +9,7 @@
 
 use super::failure::{Failure, USAGE, exit_code};
 use super::out::print;
-use super::serving::{Signals, follow_parent, serve, tell_ready};
+use super::serving::{READ_AHEAD_KB_MAX, Signals, follow_parent, serve, tell_ready};
 use bowwave_fuse::{Options, ROUND_TRIP, SlowStore};
 use bowwave_lab::DeviceModel;
 use std::fs;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODEL", default_value = "s3")]
     device: String,
     /// Set the mount's read_ahead_kb; without it the kernel's default holds (128)
-    #[arg(long, value_name = "KIB")]
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(..=READ_AHEAD_KB_MAX))]
     read_ahead_kb: Option<u64>,
     /// Write a line for each read request: arrival us, completion us, file, offset, bytes (tab-separated; complete after a
     /// read of .bowwave/stats and at the end)
