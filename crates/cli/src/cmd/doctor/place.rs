@@ -30,6 +30,13 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn at(path: &Path) -> Result<Self, Failure> {
         let meta = fs::metadata(path).map_err(|error| Failure::on(path, "look at", &error))?;
+        if in_memory(path) {
+            let words = format_args!(
+                "{} lives in memory and has no readahead; name a directory on a disk or a network mount",
+                path.display()
+            );
+            return Err(Failure::new(UNAVAILABLE, words));
+        }
         let file = if meta.is_dir() { make(path)? } else { named(path, &meta)? };
         let device = file.metadata().map_err(|error| Failure::on(path, "look at", &error))?.dev();
         let setting = setting(device);
@@ -78,6 +85,8 @@ fn make(dir: &Path) -> Result<File, Failure> {
         );
         Failure::new(CANNOT_CREATE, words)
     };
+    // First, for where nothing can be made there is no room either.
+    let mut file = tempfile::tempfile_in(dir).map_err(|error| cannot(&error))?;
     let mut bytes = BYTES;
     while bytes > BYTES_MIN && free_bytes(dir).is_some_and(|free| free < bytes + FREE_MIN) {
         bytes /= 2;
@@ -87,7 +96,6 @@ fn make(dir: &Path) -> Result<File, Failure> {
         let words = format_args!("{} has less than {mib} MiB free; name another directory", dir.display());
         return Err(Failure::new(UNAVAILABLE, words));
     }
-    let mut file = tempfile::tempfile_in(dir).map_err(|error| cannot(&error))?;
     // Not zeros: a file system might compress them.
     let mut x = 0x9E37_79B9_7F4A_7C15_u64;
     let mut block = vec![0u8; 1 << 20];
@@ -110,6 +118,18 @@ fn named(path: &Path, meta: &fs::Metadata) -> Result<File, Failure> {
         return Err(Failure::new(NO_INPUT, words));
     }
     File::open(path).map_err(|error| Failure::on(path, "open", &error))
+}
+
+/// Whether the file system of `path` is the page cache itself.
+fn in_memory(path: &Path) -> bool {
+    const RAMFS_MAGIC: u32 = 0x8584_58f6;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
+    // SAFETY: all-zero bytes are a statfs, which the call fills; the path ends with a zero byte.
+    unsafe {
+        let mut stat: libc::statfs = std::mem::zeroed();
+        libc::statfs(path.as_ptr(), &mut stat) == 0
+            && [libc::TMPFS_MAGIC as u32, RAMFS_MAGIC].contains(&(stat.f_type as u32))
+    }
 }
 
 fn free_bytes(dir: &Path) -> Option<u64> {
@@ -152,6 +172,21 @@ mod tests {
         assert_eq!(mount(text, libc::makedev(0, 40)), Some(("slow".into(), "fuse.x".into())));
         assert_eq!(mount(text, libc::makedev(254, 0)), Some(("/dev/vda".into(), "ext4".into())));
         assert_eq!(mount(text, libc::makedev(9, 9)), None);
+    }
+
+    #[test]
+    fn memory_is_no_place_to_look_at() {
+        if in_memory(Path::new("/dev/shm")) {
+            let failure = Place::at(Path::new("/dev/shm")).err().expect("no readahead");
+            assert!(failure.sentence.contains("lives in memory"), "{}", failure.sentence);
+        }
+        assert!(!in_memory(Path::new("/proc")));
+    }
+
+    #[test]
+    fn where_nothing_can_be_made_that_is_the_reason() {
+        let failure = Place::at(Path::new("/proc")).err().expect("no file can be made");
+        assert!(failure.sentence.contains("cannot make a file in /proc"), "{}", failure.sentence);
     }
 
     #[test]
