@@ -42,6 +42,15 @@ pub fn install() -> Result<PathBuf, LibraryError> {
 
 fn install_in(folders: &[PathBuf], library: &[u8]) -> Result<PathBuf, LibraryError> {
     let name = format!("libbowwave-{}-{:016x}.so", env!("CARGO_PKG_VERSION"), fnv1a(library));
+    let new: Vec<&PathBuf> = folders.iter().filter(|folder| !folder.exists()).collect();
+    let installed = install_as(&name, folders, library);
+    for folder in new {
+        let _ = fs::remove_dir(folder); // only if it is empty: the library lies in another
+    }
+    installed
+}
+
+fn install_as(name: &str, folders: &[PathBuf], library: &[u8]) -> Result<PathBuf, LibraryError> {
     let mut tried = Vec::new();
     let mut usable = Vec::new();
     for folder in folders {
@@ -52,7 +61,7 @@ fn install_in(folders: &[PathBuf], library: &[u8]) -> Result<PathBuf, LibraryErr
     }
     usable.sort_by_key(|folder| !reachable_by_all(folder)); // stable: the order above within each half
     for folder in usable {
-        let path = folder.join(&name);
+        let path = folder.join(name);
         if is_intact(&path, library) {
             return Ok(path);
         }
@@ -220,7 +229,9 @@ mod tests {
             fs::create_dir(folder).unwrap();
             fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
         }
-        let path = install_in(&[private.clone(), public.clone()], b"content").unwrap();
+        let unused = scratch.0.join("unused");
+        let path = install_in(&[private.clone(), public.clone(), unused.clone()], b"content").unwrap();
+        assert!(!unused.exists(), "an empty folder of ours is left behind");
         assert_eq!(path.starts_with(&public), reachable_by_all(&public));
         assert!(
             install_in(std::slice::from_ref(&private), b"content").unwrap().starts_with(private),
