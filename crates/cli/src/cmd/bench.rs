@@ -299,6 +299,11 @@ fn check(args: &Args, entries: &[Entry]) -> Result<(), Failure> {
         let sentence = format!("cannot compare with {against}: it is not played; add it to --arm");
         return Err(Failure::new(USAGE, sentence));
     }
+    let decides = |arm: &Arm| arm.is_bowwave() || matches!(arm, Arm::Mount(_));
+    if args.explain.is_some() && !args.arms.iter().any(decides) {
+        let sentence = "--explain needs an arm that decides: bowwave, bowwave-user or mount";
+        return Err(Failure::new(USAGE, sentence));
+    }
     let known = |name: &str| {
         let plain = Params::published();
         entries.iter().any(|entry| entry.pattern.options(&plain).contains_key(name))
@@ -364,8 +369,12 @@ fn entries(words: &[String]) -> Result<Vec<Entry>, Failure> {
             },
         };
         if patterns.is_empty() {
-            let sentence = format!("no pattern '{word}': see bowwave bench --list all");
-            return Err(Failure::new(USAGE, sentence));
+            let drawn = ["composed", "ordered"].iter().find(|kind| name.split(':').next() == Some(*kind));
+            let advice = match drawn {
+                Some(kind) => format!("write {kind}:SEED, where SEED is a number"),
+                None => "see bowwave bench --list all".to_string(),
+            };
+            return Err(Failure::new(USAGE, format_args!("no pattern '{word}': {advice}")));
         }
         for pattern in patterns {
             if !entries.iter().any(|entry| entry.pattern.name == pattern.name && entry.think == think) {
