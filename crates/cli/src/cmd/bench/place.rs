@@ -23,6 +23,10 @@ use tempfile::TempDir;
 const MOUNT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long the store may be busy with what the last cell left behind.
 const QUIET_TIME_MAX: Duration = Duration::from_secs(20);
+/// How the directories are named that stores are mounted in.
+const PREFIX: &str = "bowwave-bench-";
+/// What was made later may not be locked yet.
+const STALE: Duration = Duration::from_secs(60);
 /// Files of our own content are made this much longer than what is read on both sides, for readahead to be wrong in.
 const MARGIN_BYTES: u64 = 8 << 20;
 
@@ -41,6 +45,8 @@ pub(crate) struct Place {
     // Dropped in this order: the store unmounts before its directory goes.
     child: Option<Store>,
     _mount_point: Option<TempDir>,
+    /// Locked for as long as the mount point is needed.
+    _in_use: Option<File>,
 }
 
 /// The child process that serves the mount.
@@ -72,9 +78,12 @@ impl Place {
 
     /// The same files on any ground.
     pub(crate) fn mount_on(exe: &Path, model: &str, ground: Ground) -> Result<Self, Failure> {
-        let made = tempfile::Builder::new().prefix("bowwave-bench-").tempdir();
+        clear_stale(&std::env::temp_dir());
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir();
         let point =
             made.map_err(|error| Failure::on(&std::env::temp_dir(), "make a directory in", &error))?;
+        let in_use = File::open(point.path()).map_err(|error| Failure::on(point.path(), "open", &error))?;
+        lock(&in_use);
         let (dir, ready) = (point.path().join("store"), point.path().join("ready"));
         fs::create_dir(&dir).map_err(|error| Failure::on(&dir, "make", &error))?;
         let mut slow = Command::new(exe);
@@ -111,6 +120,7 @@ impl Place {
         place.log = Some(log);
         place.child = Some(store);
         place._mount_point = Some(point);
+        place._in_use = Some(in_use);
         Ok(place)
     }
 
@@ -137,6 +147,7 @@ impl Place {
             foreign: BTreeSet::new(),
             child: None,
             _mount_point: None,
+            _in_use: None,
         })
     }
 
@@ -259,6 +270,35 @@ impl Place {
     }
 }
 
+/// Whether nobody else has it locked; now we have.
+fn lock(file: &File) -> bool {
+    // SAFETY: a descriptor of our own.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Removes mount points that a bench of ours left behind when it was killed: those that nobody has locked. One that was just made is
+/// not locked yet, and one on which something is mounted stays.
+fn clear_stale(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let named =
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+        // SAFETY: it takes nothing and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let ours = |meta: &fs::Metadata| {
+            let old =
+                meta.modified().ok().and_then(|then| then.elapsed().ok()).is_some_and(|age| age > STALE);
+            meta.is_dir() && meta.uid() == user && old
+        };
+        if !named || !fs::symlink_metadata(&path).is_ok_and(|meta| ours(&meta)) {
+            continue;
+        }
+        if File::open(&path).is_ok_and(|held| lock(&held)) && fs::remove_dir(path.join("store")).is_ok() {
+            let _ = fs::remove_dir_all(&path); // the next bench tries again
+        }
+    }
+}
+
 /// Whether `path` holds what the generated file `name` holds, as far as its first data tells.
 fn is_ours(path: &Path, name: &str) -> bool {
     let Ok(file) = File::open(path) else { return false };
@@ -293,4 +333,27 @@ fn fill(path: &Path, name: &str, size: u64, (from, to): (u64, u64)) -> std::io::
         at += bytes as u64;
     }
     file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_killed_bench_left_is_cleared() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, age: u64| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.join("store")).unwrap();
+            let made = std::time::SystemTime::now() - Duration::from_secs(age);
+            File::open(&path).unwrap().set_modified(made).unwrap();
+            path
+        };
+        let (left, new, other) = (make("bowwave-bench-a", 90), make("bowwave-bench-b", 0), make("mine", 90));
+        let played = make("bowwave-bench-c", 90);
+        let held = File::open(&played).unwrap();
+        assert!(lock(&held));
+        clear_stale(dir.path());
+        assert!(!left.exists() && new.exists() && other.exists() && played.exists());
+    }
 }
