@@ -73,6 +73,42 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wave")
 }
 
+/// The sources below a folder; what lies in a file of tests is none.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let files = files.into_iter().filter(|path| path.file_name().is_some_and(|name| name != "tests.rs"));
+    folders.iter().flat_map(|folder| files_below(folder)).chain(files).collect()
+}
+
+/// The files that the table names for a rule are there, and each of them says that it is of that rule.
+#[test]
+fn every_rule_is_where_the_table_says() {
+    let source = std::fs::read_to_string(sources().join("mod.rs")).unwrap();
+    let rows: Vec<&str> = source.lines().filter(|line| line.starts_with("//! | R")).collect();
+    assert!(rows.len() >= 15);
+    for row in rows {
+        let columns: Vec<&str> = row.trim_start_matches("//! | ").split(" | ").collect();
+        let rule = columns[0].split(' ').next().unwrap();
+        // `a.rs, folder/{b,c}.rs`.
+        let mut places = Vec::new();
+        for part in columns[2].split(", ") {
+            let (folder, names) = part.rsplit_once('/').unwrap_or((".", part));
+            let names = names.trim_end_matches(".rs").trim_matches(['{', '}']);
+            places.extend(names.split(',').map(|name| sources().join(folder).join(format!("{name}.rs"))));
+        }
+        for place in places {
+            let text =
+                std::fs::read_to_string(&place).unwrap_or_else(|_| panic!("{rule}: no {}", place.display()));
+            let cites = text
+                .match_indices(rule)
+                .any(|(at, _)| !text[at + rule.len()..].starts_with(|c: char| c.is_ascii_digit()));
+            let spans = text.contains("-R");
+            assert!(cites || spans, "{} says nothing of {rule}", place.display());
+        }
+    }
+}
+
 /// A rule's story is named after it, begins with its name, and ends with more than silence.
 #[test]
 fn every_rule_has_a_story() {
@@ -94,9 +130,7 @@ fn every_rule_has_a_story() {
 fn every_reason_is_a_rule_of_the_table() {
     let rules = table();
     let mut cited = BTreeSet::new();
-    let files = std::fs::read_dir(sources()).unwrap().map(|file| file.unwrap().path());
-    // The tests of a file lie in a folder of its name.
-    for path in files.filter(|path| path.is_file()) {
+    for path in files_below(&sources()) {
         let source = std::fs::read_to_string(&path).unwrap();
         for (at, _) in source.match_indices("\"R") {
             let digits: String = source[at + 2..].chars().take_while(char::is_ascii_digit).collect();

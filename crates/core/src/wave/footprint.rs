@@ -1,14 +1,14 @@
 //! What drivers ask beside their inputs: what the brain itself takes of memory, for those that hold a ceiling over all they
 //! have, which pages are still waited for, and which gaps are worth fetching, for those that are told long lists of what will be read.
 
-use super::queue::Queue;
-use super::{Explained, File, Flight, Latest, Wave};
 use crate::table::PageBit;
 use crate::units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
+use crate::wave::requests::queue::Queue;
+use crate::wave::{Explained, File, Flight, Latest, Wave};
 use core::mem::size_of;
 
 /// What an entry of an ordered map takes: its nodes are at worst half full.
-pub(super) const fn entries<K, V>(count: usize) -> usize {
+pub(in crate::wave) const fn entries<K, V>(count: usize) -> usize {
     2 * count * (size_of::<K>() + size_of::<V>())
 }
 
@@ -70,9 +70,9 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stream::tests::fetched_ahead;
-    use super::super::stream::{Course, Stream};
     use crate::units::{Extent, FileId, Nanos, PageIndex};
+    use crate::wave::streams::stream::tests::fetched_ahead;
+    use crate::wave::streams::stream::{Course, Stream};
 
     #[test]
     fn a_page_is_awaited_while_its_reader_has_not_come_and_is_not_gone() {
@@ -101,9 +101,9 @@ mod tests {
     /// What a driver need not say: that a wait ended, and what became of the requests of a file that it closed.
     #[test]
     fn nothing_is_left_of_who_tells_no_more() {
-        use super::super::{Action, Config, Input, Wave};
         use crate::table::PageBit;
         use crate::units::Bytes;
+        use crate::wave::{Action, Config, Input, Wave};
         let (mut wave, file) = (Wave::new(Config::default()), FileId(0));
         let open = Input::Open { file, device: 0, size: Bytes(1 << 30) };
         wave.handle(Nanos(0), open);

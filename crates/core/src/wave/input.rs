@@ -9,7 +9,7 @@ pub struct Config {
     /// Memory that prefetched pages may occupy. Half of it is shared out to streams (R13): the other half is full of what they
     /// have read.
     pub memory: Bytes,
-    /// The driver lets pages that were read go before those that a reader still comes to ([`super::Wave::awaits`]): seven eighths
+    /// The driver lets pages that were read go before those that a reader still comes to ([`crate::wave::Wave::awaits`]): seven eighths
     /// are shared out then. Default: no, as no kernel does.
     pub read_goes_first: bool,
     /// What is read without a word is told at most so late ([`Input::Used`]). A reader with pages ahead of him is not taken to have

@@ -4,7 +4,7 @@
 
 /// It lies where it is kept, and takes no memory of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lately<T, const N: usize> {
+pub(in crate::wave) struct Lately<T, const N: usize> {
     items: [T; N],
     count: usize,
 }
@@ -17,14 +17,14 @@ impl<T: Copy + Default, const N: usize> Default for Lately<T, N> {
 
 impl<T, const N: usize> Lately<T, N> {
     /// Adds the newest. O(`N`).
-    pub(super) fn push(&mut self, item: T) {
+    pub(in crate::wave) fn push(&mut self, item: T) {
         self.items.rotate_right(1);
         self.items[0] = item;
         self.count = (self.count + 1).min(N);
     }
 
     /// All of them, the newest first.
-    pub(super) fn all(&self) -> &[T] {
+    pub(in crate::wave) fn all(&self) -> &[T] {
         &self.items[..self.count]
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  Input                                   Wave                                            Action
-//!  Read f3 [4,+2) by thread 7  --> which stream? (R1-R7) --> how far? (R8-R13) --> queue --> Fetch [12,28) why=R2 mark
+//!  Read f3 [4,+2) by thread 7  --> which stream? (R1-R7) --> how far? (R8-R13) --> queue --> Fetch [12,28) why=R2 next
 //!  Waited 30 ms                --> grow (R3)                                    ^ room in flight (device.rs)
 //!  Arrived #12                 --> present; device timed -----------------------'
 //! ```
@@ -13,23 +13,40 @@
 //! | rule | says | where | knowledge it needs; without it |
 //! |---|---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | plan.rs | reads; misses will do |
-//! | R2 next | a read where a stream is expected pushes its window on, unless chance would bring one there as often, or its reader passes more than his reads would wait for | locate.rs, quiet.rs, in_step.rs, passes.rs | reads or marks |
-//! | R3 waited | a window grows only when its reader waited, from the third read on, where answers are late from the second: four-, then twofold, and to what one latency carries; who need not wait to read on has a quarter of what he has read | plan.rs, reach.rs, glides.rs | timed reads; else a miss counts as a wait |
-//! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | locate.rs, begin.rs | event or sampled |
-//! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; who reads block after block, each in another order than the file's, is one; streams in line have one window | locate.rs, blocks.rs | reads |
-//! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is as a footer is read | locate.rs, stream.rs, sending.rs | reads |
-//! | R7 stride | three reads equally far apart predict the fourth, by turns with others as many as chance does not make; where runs begin at them, whole runs; who steps aside goes on; who walks rows equally far apart opens those behind | begin.rs, strides.rs, by_turns.rs, aside.rs, columns.rs | reads; marks only: learns from misses |
-//! | R8 gaps | runs of a stride nearer than what one latency carries are fetched as one; who goes from run to run, always up or always down and so near, reads on through what lies between | strides.rs, crawls.rs, hops.rs | device timed; else apart |
-//! | R9 lengths | a window is cut to, or raised to, where most was used by runs that ended, or were left by who does not come back, and to where its reader has looked ahead, as who copies memory does | lengths.rs, ends.rs, look.rs | ends of runs, reads |
-//! | R10 in step | waiting seeds are opened when half of those before them went on, but not by who reads on at once | in_step.rs | reads |
-//! | R11 density | a thick region is bought when its rent comes to half of its price, sooner where those like it filled, beside what was bought with the first read there, a small file when those before it came to theirs; not what one reader has gone through in order, nor where what was bought before did not pay | rent.rs, density.rs, grids.rs, fills.rs, beside.rs, worn.rs, wholes.rs, account.rs | timed reads |
-//! | R12 thrash | an arrived page that is gone at its read halves its stream, and many take an eighth off the memory believed in; what a stream that was hit has ahead beyond its new share is given up; while much is lost unread, little but long runs is fetched ahead of | losses.rs, trials.rs | arrivals; else never |
-//! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, what waits have paid for, and on a head enough to make each way worth while; who reads more has more of it; no stream has more than keeps its device busy, in requests as large as bring most | shares.rs, reach.rs, sizes.rs | none |
-//! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it | plan.rs, sending.rs | reads |
-//! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | plan.rs, needed.rs | advice |
+//! | R2 next | a read where a stream is expected pushes its window on, unless chance would bring one there as often, or its reader passes more than his reads would wait for | streams/{locate,quiet}.rs, windows/{in_step,passes}.rs | reads or marks |
+//! | R3 waited | a window grows only when its reader waited: from his third read on, or his second where answers are late; fourfold, then twofold, and to what one latency carries. A reader alone on a head, who need not wait to read on, has a quarter of what he has read | plan.rs, windows/reach.rs, devices/glides.rs | timed reads; else a miss counts as a wait |
+//! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | streams/{locate,begin}.rs, stride/strides.rs | event or sampled |
+//! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; who reads block after block, each in another order than the file's, is one; streams in line have one window | streams/{locate,blocks,ends}.rs | reads |
+//! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is as a footer is read | streams/{locate,stream}.rs, requests/sending.rs | reads |
+//! | R7 stride | three reads equally far apart predict the fourth; interleaved with other reads, as many as rule out coincidence. Where runs begin at them, whole runs are fetched. Who steps aside goes on; who walks rows equally far apart opens those behind | streams/begin.rs, stride/{strides,by_turns,aside,columns}.rs | reads; marks only: learns from misses |
+//! | R8 gaps | runs of a stride nearer than what one latency carries are fetched as one; who goes from run to run, always up or always down and so near, reads on through what lies between | stride/strides.rs, devices/crawls.rs, streams/hops.rs | device timed; else apart |
+//! | R9 lengths | a window is cut to, or raised to, where most was used by runs that ended, or were left by who does not come back, and to where its reader has looked ahead, as who copies memory does | windows/lengths.rs, streams/{ends,look}.rs | ends of runs, reads |
+//! | R10 in step | waiting seeds are opened when half of those before them went on, but not by who reads on at once | windows/in_step.rs | reads |
+//! | R11 density | a region read at random is bought when the waits in it (its rent) come to half of its price; sooner where regions like it filled, or beside what was bought. A small file is bought whole when those before it, or its own rent, came to their price. Not what one reader has gone through in order, nor where what was bought before did not pay | regions/{rent,density,grids,fills,beside,worn,wholes,account}.rs | timed reads |
+//! | R12 thrash | an arrived page that is gone at its read halves its stream, and many of them take an eighth off the memory believed in. What a stream that was hit has ahead beyond its new share is given up. While much is lost unread, little but long runs is fetched ahead of | memory/{losses,trials}.rs | arrivals; else never |
+//! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, what waits have paid for, and on a head enough to make each way worth while; who reads more has more of it; no stream has more than keeps its device busy, in requests as large as bring most | memory/shares.rs, windows/reach.rs, devices/sizes.rs | none |
+//! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it | plan.rs | reads |
+//! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | plan.rs, windows/needed.rs | advice |
 //!
-//! A file says at its top what exactly, when not, and with which numbers. Beside the rules stand what the device can do (device.rs, jumps.rs,
-//! glides.rs, crawls.rs), what goes out next (queue.rs, sending.rs), and when a stream has ended (ends.rs, sweep.rs).
+//! A file says at its top what exactly, when not, and with which numbers. A folder is a question: whose read is it (streams/, stride/), how far ahead
+//! (windows/), how much may be out (memory/), what of reads at random (regions/), what can the device do (devices/), what goes out next (requests/).
+//! plan.rs is the path of a read through all of them.
+//!
+//! | word | means |
+//! |---|---|
+//! | seed | a first read, of which nobody knows yet whether it is a stream's |
+//! | told, quiet | a read that the brain hears of when it is made, and one of pages that were there, of which it hears later or never |
+//! | unit | pages that one connection carries in the time of one lone read (hdd 195, s3 656) |
+//! | way | the time that a head takes to go elsewhere; one latency |
+//! | trip | pages that a head should bring each time it goes elsewhere: what four ways carry |
+//! | piece | pages of one request |
+//! | out | pages fetched ahead and not read so far |
+//! | dead | pages that are out, and to which nobody is to come |
+//! | rent, price | what reads in a region have waited; what fetching the region would take |
+//! | credit, debt | pages of speculation that waits have paid for; pages that were fetched in vain |
+//! | head, near, far | a device that serves one request at a time and goes from place to place; one that answers soon; one that answers late |
+//! | glide, crawl | who reads on need not wait for a head; a link carries little, whatever is asked |
+//! | sister, row | another stream of the same reader, in line with this one; what a reader of a matrix goes through |
 //!
 //! Worked example, one reader of 8 KiB on a device that takes 30 ms (pages; `tests/wave/r03-waited.txt` owns the numbers):
 //!
@@ -40,69 +57,40 @@
 //! read [10,12)   fetch [18,2208)  mark 285    R3 waited: three connections of 100 MB/s carry 2196 pages in one latency
 //! ```
 
-mod account;
-mod aside;
-mod begin;
-mod beside;
-mod blocks;
-mod by_turns;
-mod columns;
-mod crawls;
-mod density;
-mod device;
-mod ends;
-mod fills;
+mod devices;
 mod footprint;
-mod glides;
-mod grids;
-mod hops;
-mod in_step;
 mod input;
-mod jumps;
 mod lately;
-mod lengths;
-mod locate;
-mod look;
-mod losses;
-mod needed;
-mod passes;
+mod memory;
 mod plan;
-mod queue;
-mod quiet;
-mod reach;
-mod rent;
-mod sending;
-mod shares;
-mod sizes;
-mod stream;
-mod strides;
-mod sweep;
-mod trials;
-mod wholes;
-mod worn;
+mod regions;
+mod requests;
+mod streams;
+mod stride;
+mod windows;
 
 use crate::decision::{Decision, Pattern, Why};
 use crate::table::{PageBit, PageTable};
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
 use crate::window::Window;
-use account::Account;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use columns::{Column, Taken};
-use density::Density;
-use device::Sent;
-use ends::Left;
+use devices::device::Sent;
 use lately::Lately;
-use lengths::Lengths;
-use losses::GIVEN_UP_MAX;
-use needed::Needed;
-use queue::{Queue, Turn, Wanted};
-use stream::{Course, StreamId, Streams};
-use sweep::SilenceLine;
-use trials::Trials;
+use memory::losses::GIVEN_UP_MAX;
+use memory::trials::Trials;
+use regions::account::Account;
+use regions::density::Density;
+use requests::queue::{Queue, Turn, Wanted};
+use streams::ends::Left;
+use streams::stream::{Course, StreamId, Streams};
+use streams::sweep::SilenceLine;
+use stride::columns::{Column, Taken};
+use windows::lengths::Lengths;
+use windows::needed::Needed;
 
-pub use device::Learnt;
+pub use devices::device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
@@ -113,7 +101,7 @@ const STREAMS_MAX: usize = 1 << 17;
 const TRACE_MAX: usize = 65_536;
 /// Leaves that changed, for whoever takes them; where there are more, each is kept once.
 const CHANGED_MIN: usize = 65_536;
-/// Arrivals remembered: twice what can be in flight.
+/// Arrivals remembered: twice what can be in flight on one device.
 const ARRIVALS_MAX: usize = 1024;
 
 struct File {
@@ -205,12 +193,12 @@ struct Latest {
     stride: Option<StreamId>,
     off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
-    strays: Lately<u64, { 3 * begin::TURNS_MAX }>,
+    strays: Lately<u64, { 3 * streams::begin::TURNS_MAX }>,
     /// Runs in a row that it left for one not far ahead, below 0 downwards (R8).
     hops: i8,
     /// The column of a matrix that it walks, and what it took up of late (R7).
     column: Column,
-    taken: Lately<Taken, { columns::TAKEN_MAX }>,
+    taken: Lately<Taken, { stride::columns::TAKEN_MAX }>,
 }
 
 /// A read farther on that a thread made right after one of a seed of its own, or inside the window of its run (R9).
@@ -276,7 +264,7 @@ pub struct Wave {
     robbed_now: u64,
     /// The longest that somebody waited in this epoch and in the one before.
     longest_ns: [u64; 2],
-    /// From 1, so that none is the one after [`stream::NEVER`].
+    /// From 1, so that none is the one after [`streams::stream::NEVER`].
     epoch: u32,
     epoch_start: Nanos,
     active_now: u64,

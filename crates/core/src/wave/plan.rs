@@ -5,46 +5,46 @@
 //!      --> seed: R1 start, R9 or R11 rent     stream: its window is pushed on     stride: its next runs (strides.rs)
 //! ```
 
-use super::in_step::by_chance;
-use super::locate::Place;
-use super::queue::Queue;
-use super::reach::PROMISE;
-use super::shares::{AHEAD_MIN, SPECULATION_MAX};
-use super::stream::{Course, Stream, StreamId};
-use super::strides::STRIDE_READS;
-use super::{Advice, Look, Turn, Wanted, Wave};
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
+use crate::wave::memory::shares::{AHEAD_MIN, SPECULATION_MAX};
+use crate::wave::requests::queue::Queue;
+use crate::wave::streams::locate::Place;
+use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::strides::STRIDE_READS;
+use crate::wave::windows::in_step::by_chance;
+use crate::wave::windows::reach::PROMISE;
+use crate::wave::{Advice, Look, Turn, Wanted, Wave};
 use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
 const HIT_NS_MAX: u64 = 20_000;
-/// Where a device answers sooner than in four times that, a quarter of its latency, but not less than this.
+/// A hit takes at most a quarter of the device's latency, between this and [`HIT_NS_MAX`].
 const HIT_NS_MIN: u64 = 5_000;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
 const COPY_NS: u64 = 1_000;
-/// Nor more: 4 GiB.
+/// No rule wants more ahead of a stream: 4 GiB.
 const AHEAD_MAX: u64 = 1 << 20;
 /// Readers that are remembered as waiting.
 const WAITING_MAX: usize = 1024;
 /// Why a window goes as far as its reader has looked (R9).
-pub(super) const LOOKED: &str = "R9 its reader looked so far";
+pub(in crate::wave) const LOOKED: &str = "R9 its reader looked so far";
 /// A window as a stream asks for it: because of which read, where its mark lies, and whether somebody will wait for it soon.
-pub(super) struct Asked {
-    pub(super) read: Extent,
-    pub(super) window: Extent,
-    pub(super) mark: Option<Extent>,
-    pub(super) pattern: Pattern,
-    pub(super) why: Why,
-    pub(super) urgent: bool,
+pub(in crate::wave) struct Asked {
+    pub(in crate::wave) read: Extent,
+    pub(in crate::wave) window: Extent,
+    pub(in crate::wave) mark: Option<Extent>,
+    pub(in crate::wave) pattern: Pattern,
+    pub(in crate::wave) why: Why,
+    pub(in crate::wave) urgent: bool,
 }
 
 impl Wave {
-    pub(super) fn read(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) {
+    pub(in crate::wave) fn read(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32) {
         self.weigh_losses();
         self.waits_no_more(actor);
         let Some(f) = self.files.get_mut(&id) else { return };
@@ -279,7 +279,7 @@ impl Wave {
     }
 
     /// Who reads again, or goes, waits for nothing any more, though nobody told that his wait ended.
-    pub(super) fn waits_no_more(&mut self, actor: u32) {
+    pub(in crate::wave) fn waits_no_more(&mut self, actor: u32) {
         let file = self.latest.get(&actor).and_then(|latest| self.files.get(&latest.file));
         if let Some(queue) = file.and_then(|f| self.queues.get_mut(&f.device)) {
             queue.waiting.remove(&actor);
@@ -288,7 +288,7 @@ impl Wave {
     }
 
     /// A read took so long.
-    pub(super) fn waited(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, took: Nanos) {
+    pub(in crate::wave) fn waited(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, took: Nanos) {
         let Some(f) = self.files.get(&id) else { return };
         let pages = pages.intersection(Extent::new(0, f.end));
         if !self.latest.get(&actor).is_some_and(|l| l.file == id && l.pages == pages) {
@@ -460,13 +460,20 @@ impl Wave {
     }
 
     /// Pushes a stream's frontier as far as the rules want it.
-    pub(super) fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
+    pub(in crate::wave) fn plan_stream(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
         let came = self.streams.get(sid).map_or(0, Stream::progress);
         self.plan_stream_as(now, sid, pages, why, came);
     }
 
     /// The same, held against runs that ended (R9) as one that has come so many pages.
-    pub(super) fn plan_stream_as(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why, came: u64) {
+    pub(in crate::wave) fn plan_stream_as(
+        &mut self,
+        now: Nanos,
+        sid: StreamId,
+        pages: Extent,
+        why: Why,
+        came: u64,
+    ) {
         if self.follows(sid) {
             return;
         }
@@ -542,7 +549,7 @@ impl Wave {
     }
 
     /// Notes a window as decided, marks it, and has it fetched.
-    pub(super) fn fetch(&mut self, now: Nanos, sid: StreamId, asked: Asked) {
+    pub(in crate::wave) fn fetch(&mut self, now: Nanos, sid: StreamId, asked: Asked) {
         let Asked { read, window, mark, pattern, why, urgent } = asked;
         let Some(file) = self.streams.get(sid).map(|s| s.file) else { return };
         if window.is_empty() {
@@ -565,7 +572,7 @@ impl Wave {
     }
 
     /// R15: the program's own advice.
-    pub(super) fn advised(&mut self, now: Nanos, id: FileId, pages: Extent, advice: Advice) {
+    pub(in crate::wave) fn advised(&mut self, now: Nanos, id: FileId, pages: Extent, advice: Advice) {
         let Some(f) = self.files.get_mut(&id) else { return };
         match advice {
             Advice::Normal => (f.random, f.sequential) = (false, false),
@@ -591,6 +598,6 @@ impl Wave {
 }
 
 /// A window that nobody waits for.
-pub(super) fn whole(pages: Extent) -> Window {
+pub(in crate::wave) fn whole(pages: Extent) -> Window {
     Window { start: pages.start, size: pages.count, async_size: pages.count }
 }

@@ -1,0 +1,171 @@
+//! R13: how large requests should be beyond what one latency explains (queue.rs): as large as brings more.
+//!
+//! Requests of an eighth of what passes in one latency keep a device busy that works on eight of them. One that works on two stands idle
+//! between them, and on how many it works is not seen while one reader reads on. So where requests stand in line, of one size and each behind the
+//! one before it, sixteen of them are timed, and the next are twice as large; what brings a twelfth more stays, and what does not goes back
+//! for a long while:
+//!
+//! ```text
+//!                                    128 KiB       256 KiB       512 KiB        1 MiB
+//!   8 ms, 30 MB/s, two at once     15.7 MB/s     20.6          24.4           26.9       it stays
+//!   1 ms, 25 MB/s, one at a time   21.0          22.8          23.9: back     -
+//!   hdd, who reads on                100           100: back     -              -
+//! ```
+//!
+//! Where some of them jump meanwhile, which may be more or fewer of them in any sixteen, a third more is asked for. Not where requests are known to
+//! overlap, nor where who reads on need not wait (glides.rs), and only while one that is as large carries less than passes in two latencies: on ssd
+//! none is tried, and on s3 requests are of 1 MiB without it.
+
+use crate::units::{Bytes, Nanos, PageCount};
+use crate::wave::devices::crawls::Round;
+use crate::wave::devices::device::PIECE_MIN;
+
+/// Requests of a stretch,
+const STRETCH: u64 = 16;
+/// of which so many must be of the size that is tried: the last of a window is what is left of it.
+const OF_ONE_SIZE: u32 = 12;
+/// What is twice as large must bring more by one part in so many; where some of them jumped by one in so many.
+const MORE: u64 = 12;
+const MORE_AMONG_JUMPS: u64 = 3;
+/// Stretches until it is tried again.
+const REST: u32 = 64;
+/// Doublings of the smallest request at most: 128 KiB to 1 MiB.
+const DOUBLINGS_MAX: u8 = 3;
+
+/// What is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::wave) struct Sizes {
+    doublings: u8,
+    /// What requests of half the size carried a second, while that is on trial.
+    before: Option<u64>,
+    rest: u32,
+    /// Requests that went out before the size changed.
+    old: u32,
+    stretch: Stretch,
+}
+
+/// Requests that came back while others were under way all the time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    round: Round,
+    whole: u32,
+    /// Others stood in line.
+    limited: bool,
+}
+
+impl Stretch {
+    fn begins(now: Nanos) -> Self {
+        Self { round: Round::begins(now), ..Self::default() }
+    }
+}
+
+impl Sizes {
+    /// Pages of a request: of the smallest, doubled so often.
+    pub(in crate::wave) fn pages(&self) -> u64 {
+        PIECE_MIN.0 << self.doublings
+    }
+
+    /// Nothing was under way until now.
+    pub(in crate::wave) fn begins(&mut self, now: Nanos) {
+        self.stretch = Stretch::begins(now);
+        self.old = 0;
+    }
+
+    /// Something stands in line.
+    pub(in crate::wave) fn limited(&mut self) {
+        self.stretch.limited = true;
+    }
+
+    /// A request came back that had jumped or not, and `in_flight` others are under way; `matters` if those of the present size may be too small.
+    pub(in crate::wave) fn came(
+        &mut self,
+        now: Nanos,
+        bytes: Bytes,
+        in_flight: u32,
+        jump: bool,
+        matters: bool,
+    ) {
+        if self.old > 0 {
+            self.old -= 1;
+            self.stretch = Stretch::begins(now);
+            return;
+        }
+        self.stretch.round.came(bytes, jump);
+        self.stretch.whole += u32::from(bytes >= PageCount(self.pages()).bytes());
+        if self.stretch.round.requests < STRETCH {
+            return;
+        }
+        let ended = core::mem::replace(&mut self.stretch, Stretch::begins(now));
+        if !ended.limited || ended.whole < OF_ONE_SIZE {
+            return;
+        }
+        let rate = ended.round.rate(ended.round.took(now));
+        let more = if ended.round.jumps > 0 { MORE_AMONG_JUMPS } else { MORE };
+        let doublings = self.doublings;
+        match self.before.take() {
+            Some(before) if rate < before.saturating_add(before / more) => {
+                self.doublings -= 1;
+                self.rest = REST;
+            }
+            _ if self.rest > 0 => self.rest -= 1,
+            _ if matters && ended.round.jumps == 0 && self.doublings < DOUBLINGS_MAX => {
+                self.before = Some(rate);
+                self.doublings += 1;
+            }
+            _ => {}
+        }
+        if self.doublings != doublings {
+            self.old = in_flight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a device that carries `rate` bytes a second in all, `slots` at once, comes to after so many requests in order: KiB of each.
+    fn kib_after(requests: u32, latency: Nanos, rate: u64, slots: u64, is_head: bool) -> u64 {
+        let (mut sizes, mut now) = (Sizes::default(), Nanos(0));
+        sizes.begins(now);
+        for _ in 0..requests {
+            let bytes = PageCount(sizes.pages()).bytes();
+            let carrying = bytes.0 * 1_000_000_000 / rate;
+            let way = if is_head { 0 } else { latency.0 / slots };
+            now += Nanos(carrying + way);
+            sizes.limited();
+            sizes.came(now, bytes, 8, false, true);
+        }
+        sizes.pages() * 4
+    }
+
+    #[test]
+    fn requests_grow_while_larger_ones_bring_more() {
+        let ms = Nanos::from_ms;
+        assert_eq!([16, 48, 80].map(|n| kib_after(n, ms(8), 30_000_000, 2, false)), [256, 512, 1024]);
+        assert_eq!(kib_after(999, ms(8), 30_000_000, 2, false), 1024);
+        assert_eq!([16, 48, 999].map(|n| kib_after(n, ms(1), 25_000_000, 1, false)), [256, 512, 256]);
+        assert_eq!([16, 48, 999].map(|n| kib_after(n, ms(8), 100_000_000, 1, true)), [256, 128, 128]);
+    }
+
+    #[test]
+    fn only_what_stands_in_line_behind_one_another_is_tried() {
+        let grown = |pages: u64, limited: bool, jump: bool, matters: bool| {
+            let mut sizes = Sizes::default();
+            sizes.begins(Nanos(0));
+            for n in 1..=STRETCH {
+                if limited {
+                    sizes.limited();
+                }
+                let now = Nanos::from_ms(n);
+                sizes.came(now, PageCount(pages).bytes(), 8, jump, matters);
+            }
+            sizes.pages() > PIECE_MIN.0
+        };
+        assert!(grown(32, true, false, true));
+        assert!(!grown(8, true, false, true), "of other sizes");
+        assert!(!grown(32, false, false, true), "nothing stood in line");
+        assert!(!grown(32, true, true, true), "they jumped");
+        assert!(!grown(32, true, false, false));
+    }
+}

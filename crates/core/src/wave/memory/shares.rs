@@ -1,0 +1,358 @@
+//! R12, R13: who counts as reading, and what each of them may have out.
+//!
+//! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
+//! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
+//! twice as much is let out, and 2 MiB to begin with (on a device far away what three of its connections carry in a latency, 9 MB
+//! on s3), but no more than 38 MiB on that ground, which 256 MiB read would allow; on a head no more than what makes each way to a stream an eighth longer, if that
+//! is more: where streams are many, ways are what is scarce. What readers have paid for by waiting comes on top, as much again at most: a
+//! stream that has waited once may have out what one latency carries, since to wait again would cost as much.
+//!
+//! What a stream leaves when it ends is waste, and a debt: as much less is let out. It is made good page for page by what is
+//! fetched ahead and read, and by waits: where a reader goes on to wait, the time costs more than the pages would have.
+//!
+//! Who reads in a region that was bought (R11) has nothing out there, and takes no speculation from others: random reads of 32 MiB are 120
+//! streams of two reads each, and who reads in order after them would have a hundredth of what he may. They share with all; and of memory each
+//! has its share, as always.
+//!
+//! Streams that read in step share alike. One that reads more than its share of the pages is given as much of the speculation by
+//! that measure, as far as the others have left it; if they leave it less than half, they are held to their own measure, though to no
+//! less than a quarter of their share, for a while. And where they leave it nothing, it has what a wait is worth, one latency's carrying,
+//! if that is due to it by use: rows of a matrix that was read a while ago have their windows out still, and whoever reads now would wait for
+//! every few pages. Only where requests overlap: a head brings a trip's worth for a wait.
+//!
+//! ```text
+//! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages
+//! 512 streams, 2 pages used each      5 pages each   512 streams after 512 MiB                  38 pages each
+//!   each of them waited 8 ms          9 pages each   (195 paid for each; 2 for each page used)
+//! 2000 streams, 20 pages used each    4 pages each   on a head of 8 ms and 100 MB/s           24 pages each
+//! 1 stream after 64 MiB, where another left 6000 pages behind: 9830 - 6000 = 3830
+//! 64 streams and one that reads as much as they do together, 2000 pages after they began: 9830 / 65 = 151 for each, and for
+//!                                     that one 9830 * 1000 / (2000 + 9830 / 8) = 3045 if the others have no more out;
+//!                                     if they have 151 each, it gets 166, and they 45 until 9830 pages more are read;
+//!                                     on s3 it gets the 732 that come while it would wait
+//! ```
+
+use crate::table::PageBit;
+use crate::units::{Extent, Nanos, PageIndex};
+use crate::wave::streams::stream::{NEVER, Stream, StreamId};
+use crate::wave::{File, Wave};
+
+/// Speculation that a run may have out before it has used anything: 2 MiB,
+const SPECULATION_MIN: u64 = 512;
+/// or what so many connections of the device carry in a latency: with two streams each opens its window as if it were alone.
+pub(in crate::wave) const UNITS_FIRST: u64 = 3;
+/// What it may have out because half as much was used: 15 % of 256 MiB, 38 MiB, a third more than 1 GB/s carries in the 30 ms of an object
+/// store. With half as much again (48 MiB) who reads 256 MiB of it and stops is 5 to 10 % faster and leaves 17 % in vain (decision 56).
+pub(in crate::wave) const SPECULATION_MAX: u64 = 9830;
+/// An active stream is one that was touched in this epoch or the last. An epoch is longer where turns are, and where readers wait for
+/// longer: 2,000 of them for one disk wait for up to 16 s.
+const EPOCH: Nanos = Nanos::from_ms(2000);
+/// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
+/// for 16 s.
+const RECOVERY: u64 = 64;
+/// No rule wants less ahead of a stream than this.
+pub(in crate::wave) const AHEAD_MIN: u64 = 4;
+
+impl File {
+    /// Whether what a stream read last was bought (R11).
+    fn is_in_bought(&self, s: &Stream) -> bool {
+        self.density.was_bought(PageIndex(s.next.saturating_sub(1)))
+    }
+}
+
+impl Wave {
+    /// Pages of the memory believed in that may be out unread.
+    pub(in crate::wave) fn room(&self) -> u64 {
+        if self.config.read_goes_first { self.seven_eighths() } else { self.memory_believed / 2 }
+    }
+
+    /// More than that no stream has out, however it is reckoned.
+    pub(in crate::wave) fn seven_eighths(&self) -> u64 {
+        self.memory_believed / 8 * 7
+    }
+
+    /// Pages that memory holds, whatever is believed of it.
+    pub(in crate::wave) fn memory(&self) -> u64 {
+        self.config.memory.0 / crate::units::PAGE_SIZE
+    }
+
+    /// Room, divided by the streams, and by as many more as the last epoch has brought to those that were
+    /// there: what is asked for now must still be there when those to come have had their share.
+    pub(in crate::wave) fn share(&self) -> u64 {
+        let streams = self.active() + self.newcomers();
+        (self.room() / streams.max(1)).max(AHEAD_MIN)
+    }
+
+    /// Streams that the last epoch has brought to those that were there, and the next may bring as well. If they came all at once
+    /// when it began, none will follow.
+    pub(in crate::wave) fn newcomers(&self) -> u64 {
+        let [before, earlier] = self.active_before;
+        before.saturating_sub(earlier).min(2 * self.came_late[1])
+    }
+
+    /// Pages that are out unread and that somebody may still come to.
+    pub(in crate::wave) fn out(&self) -> u64 {
+        self.unread.saturating_sub(self.dead)
+    }
+
+    /// Those that are not ahead of this stream. What it had asked for beyond what was lost is ahead of it as well.
+    pub(in crate::wave) fn out_of_others(&self, s: &Stream) -> u64 {
+        let beyond = s.asked.saturating_sub(s.frontier);
+        let table = self.files.get(&s.file).filter(|_| beyond > 0).map(|f| &f.table);
+        let left = table.map_or(0, |table| table.count(PageBit::Ahead, Extent::new(s.frontier, beyond)).0);
+        self.out().saturating_sub(s.out() + left)
+    }
+
+    /// Pages that may be out in vain for what was used.
+    pub(in crate::wave) fn earned(&self) -> u64 {
+        self.counters.pages_used * u64::from(self.config.waste_percent) / 100
+    }
+
+    /// What may be out unread of all streams together, debts aside; to begin with, as suits the device of this file.
+    pub(in crate::wave) fn speculation(&self, f: &File) -> u64 {
+        let used = self.counters.pages_used;
+        let first = SPECULATION_MIN.max(UNITS_FIRST * self.unit(f));
+        let ways = if self.trip(f) > 0 { self.active() * self.wait_pages(f).0 } else { 0 };
+        let begun = 2 * used + first + self.credit.min(2 * used);
+        self.earned().max(begun.min(SPECULATION_MAX.max(ways)))
+    }
+
+    /// That, less the debt: the pool.
+    pub(in crate::wave) fn pool(&self, f: &File) -> u64 {
+        self.speculation(f).saturating_sub(self.debt)
+    }
+
+    /// The pool, divided by the streams that read elsewhere than in what was bought.
+    pub(in crate::wave) fn speculation_share(&self, f: &File) -> u64 {
+        self.part_of(self.pool(f), false)
+    }
+
+    /// What one stream has of the pool: who reads in what was bought shares with all, others with those that read elsewhere.
+    fn part_of(&self, pool: u64, in_bought: bool) -> u64 {
+        let elsewhere = || {
+            let [now, before] = self.in_bought;
+            self.active_now.saturating_sub(now).max(self.active_before[0].saturating_sub(before))
+        };
+        let streams = if in_bought { self.active() } else { elsewhere() };
+        (pool / streams.max(1)).max(AHEAD_MIN)
+    }
+
+    /// What one stream may have out: its share; where it reads more than that, what is due to it by use, as far as others have left
+    /// it. Where that is missed, others are held to what is due to them.
+    pub(in crate::wave) fn speculation_of(&self, f: &File, s: &Stream) -> u64 {
+        let (share, by_use, free) = self.due(f, s);
+        if by_use > share {
+            let wait = if self.overlaps(f) { self.unit(f) } else { 0 };
+            return share.max(by_use.min(free.max(wait)));
+        }
+        if self.counters.pages_used < self.pressed { by_use.max(share / 4).max(AHEAD_MIN) } else { share }
+    }
+
+    /// What is due to a stream: its share, and by use what it has read of all that was read since it began, which must be an eighth of
+    /// the pool before that says half of what it will; and what others have left. What it reads out of a region that was bought (R11) was paid
+    /// for by that: there it has its share.
+    fn due(&self, f: &File, s: &Stream) -> (u64, u64, u64) {
+        let pool = self.pool(f);
+        let others = self.out_of_others(s);
+        let (progress, used) = s.begun;
+        let all = (self.counters.pages_used - used + pool / 8).max(1);
+        let bought = f.is_in_bought(s);
+        let own = if bought { 0 } else { s.progress().saturating_sub(progress).min(all) };
+        let by_use = (u128::from(pool) * u128::from(own) / u128::from(all)) as u64;
+        (self.part_of(pool, bought), by_use, pool.saturating_sub(others))
+    }
+
+    /// A stream that others leave less than half of what is due to it by use presses them, until so much is used as may be out.
+    pub(in crate::wave) fn press(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get(sid) else { return };
+        let f = &self.files[&s.file];
+        let (share, by_use, free) = self.due(f, s);
+        if by_use > 2 * share && free < by_use / 2 {
+            self.pressed = self.counters.pages_used + self.speculation(f);
+        }
+    }
+
+    /// Streams active in this epoch or the last.
+    pub(in crate::wave) fn active(&self) -> u64 {
+        self.active_now.max(self.active_before[0])
+    }
+
+    pub(in crate::wave) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
+        // An epoch lasts for two turns of whoever ends it, and for the longest wait of late: streams by long turns, and such as wait for
+        // their device, are active all the same.
+        let turns = self.streams.get(sid).map_or(0, |s| 2 * s.interval_ns);
+        let wait = self.longest_ns[0].max(self.longest_ns[1]);
+        if now.since(self.epoch_start).0 > EPOCH.0.max(turns).max(wait) {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.epoch_start = now;
+            self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
+            self.in_bought = [0, self.in_bought[0]];
+            self.came_late = [0, self.came_late[0]];
+            let lost_much = self.lost_weighed > 0;
+            (self.lost, self.lost_weighed, self.robbed_now) = (0, 0, 0);
+            self.longest_ns = [0, self.longest_ns[0]];
+            // What was believed lost comes back in epochs in which little is lost (R12 recovers, it is never sticky).
+            let memory = self.memory();
+            if !lost_much {
+                self.memory_believed = (self.memory_believed + memory / RECOVERY).min(memory);
+            }
+        }
+        // Looked at once an epoch: it takes a look into each size of regions.
+        let new = self.streams.get(sid).filter(|s| s.epoch != self.epoch);
+        let in_bought = new.is_some_and(|s| self.files[&s.file].is_in_bought(s));
+        if let Some(s) = self.streams.get_mut(sid) {
+            if s.epoch != self.epoch {
+                let began_late = s.epoch == NEVER && now.since(self.epoch_start).0 > EPOCH.0 / 2;
+                self.came_late[0] += u64::from(began_late);
+                s.epoch_before = s.epoch == self.epoch.wrapping_sub(1);
+                s.epoch = self.epoch;
+                s.in_bought = in_bought;
+                self.active_now += 1;
+                self.in_bought[0] += u64::from(in_bought);
+            }
+            if !core::mem::replace(&mut s.lined, true) {
+                self.line_up(now, sid);
+            }
+        }
+    }
+
+    /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.
+    pub(in crate::wave) fn not_active(&mut self, (epoch, before): (u32, bool), in_bought: bool) {
+        let now = epoch == self.epoch;
+        let then = if now { before } else { epoch == self.epoch.wrapping_sub(1) };
+        let [bought_now, bought_before] = &mut self.in_bought;
+        for (count, less) in [
+            (&mut self.active_now, now),
+            (&mut self.active_before[0], then),
+            (bought_now, now && in_bought),
+            (bought_before, then && in_bought),
+        ] {
+            *count = count.saturating_sub(u64::from(less));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::units::{Bytes, FileId, Nanos};
+    use crate::wave::devices::device::Device;
+    use crate::wave::devices::device::tests::play;
+    use crate::wave::streams::stream::tests::buy_region;
+    use crate::wave::streams::stream::{Course, Stream};
+    use crate::wave::{Config, Input, Wave};
+    use alloc::vec::Vec;
+
+    /// The worked example at the top.
+    #[test]
+    fn shares_of_speculation() {
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+        let mut share = |streams: u64, used: u64, paid: u64| {
+            (wave.active_now, wave.counters.pages_used) = (streams, used);
+            wave.credit = paid * streams;
+            wave.speculation_share(&wave.files[&FileId(0)])
+        };
+        assert_eq!(share(1, 0, 0), 512);
+        assert_eq!(share(512, 2 * 512, 0), 5);
+        assert_eq!(share(512, 2 * 512, 195), 9);
+        assert_eq!(share(2000, 2000 * 20, 0), 4);
+        assert_eq!(share(1, 131_072, 0), 19_660);
+        assert_eq!(share(512, 131_072, 0), 38);
+        assert_eq!(share(1, 16_384, 0), 9_830);
+        wave.queue(0).device = play(1, 8_000, 500);
+        (wave.active_now, wave.counters.pages_used) = (2000, 2000 * 20);
+        assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 24);
+        wave.queue(0).device = Device::default();
+        (wave.active_now, wave.counters.pages_used) = (1, 16_384);
+        wave.debt = 6000;
+        assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 3830);
+        (wave.debt, wave.active_now, wave.unread) = (0, 65, 6144);
+        let mut large = Stream::seed(FileId(0), 0, 1000, Nanos(0));
+        large.begun = (0, 16_384 - 2000);
+        let mut small = Stream::seed(FileId(0), 5000, 1000 / 64, Nanos(0));
+        small.begun = large.begun;
+        let of = |wave: &Wave, s: &Stream| wave.speculation_of(&wave.files[&FileId(0)], s);
+        assert_eq!((of(&wave, &large), of(&wave, &small)), (3045, 151));
+        wave.unread = 64 * 151;
+        assert_eq!(of(&wave, &large), 166);
+        let unknown = core::mem::replace(&mut wave.queue(0).device, play(64, 30_000, 500));
+        assert_eq!(of(&wave, &large), 732);
+        wave.queue(0).device = unknown;
+        let large = wave.streams.add(large);
+        wave.press(large);
+        assert_eq!(of(&wave, &small), 45);
+        wave.counters.pages_used += 9_830;
+        assert_eq!(of(&wave, &small), 151);
+    }
+
+    /// Ten streams in a region that was bought, and one elsewhere: that one has all, they an eleventh each. When they have ended there
+    /// are none.
+    #[test]
+    fn who_reads_in_what_was_bought_takes_nothing_from_others() {
+        let shares = |slots: usize| {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            buy_region(&mut wave);
+            wave.queue(0).device = play(slots, 30_000, 500);
+            (wave.counters.pages_used, wave.dead) = (16_384, wave.unread);
+            let (active, bought) = (wave.active_now, wave.in_bought[0]);
+            let mut stream = |start: u64| {
+                let s = Stream::seed(FileId(0), start, 1, Nanos(0));
+                let sid = wave.streams.add(Stream { course: Course::Forward, ..s });
+                wave.mark_active(Nanos(0), sid);
+                sid
+            };
+            let inside: Vec<_> = (0..10).map(|i| stream(2060 + 20 * i)).collect();
+            let outside = stream(100_000);
+            let of = |wave: &Wave, sid| {
+                let s = wave.streams.get(sid).expect("a stream");
+                wave.speculation_of(&wave.files[&FileId(0)], s)
+            };
+            let shares = (of(&wave, inside[0]), of(&wave, outside));
+            assert_eq!(wave.active_now, active + 11);
+            for sid in inside.into_iter().chain([outside]) {
+                assert!(wave.dismiss(sid).is_some());
+            }
+            assert_eq!((wave.active_now, wave.in_bought[0]), (active, bought));
+            shares
+        };
+        assert_eq!(shares(64), (9_830 / 11, 9_830));
+        assert_eq!(shares(1), (9_830 / 11, 9_830));
+    }
+
+    #[test]
+    fn what_a_region_paid_for_is_no_use_of_a_stream() {
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+        buy_region(&mut wave);
+        (wave.active_now, wave.counters.pages_used, wave.dead) = (65, 16_384, wave.unread);
+        let due = |first: u64| {
+            let mut s = Stream::seed(FileId(0), first, 250, Nanos(0));
+            s.begun = (0, 16_384 - 250);
+            (
+                wave.speculation_of(&wave.files[&FileId(0)], &s),
+                wave.speculation_share(&wave.files[&FileId(0)]),
+            )
+        };
+        let ((elsewhere, share), (bought, _)) = (due(100_000), due(2050));
+        assert!(elsewhere > 5 * share && bought == share, "{elsewhere} {bought} {share}");
+    }
+
+    /// Who waits cannot be heard of; he is there all the same, and has his share.
+    #[test]
+    fn who_waits_for_long_is_active() {
+        let active_after = |wait: Nanos| {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            wave.longest_ns[0] = wait.0;
+            for (start, seconds) in [(0, 0), (1000, 3), (2000, 6)] {
+                let now = Nanos::from_ms(1000 * seconds);
+                let sid = wave.streams.add(Stream::seed(FileId(0), start, 1, now));
+                wave.mark_active(now, sid);
+            }
+            wave.active()
+        };
+        assert_eq!(active_after(Nanos::from_ms(1)), 1);
+        assert_eq!(active_after(Nanos::from_ms(8000)), 3);
+    }
+}

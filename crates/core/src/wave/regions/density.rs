@@ -1,0 +1,518 @@
+//! R11: where reads fall thick, buy the region; pay for it first.
+//!
+//! Ski rental: a reader that misses at random rents, one device latency a read. Once the rent paid inside a region comes
+//! to half of the price of fetching what is missing of it, the region is bought: who reads on has paid one and a half times the least, and
+//! who stops just then three times what he rented. Of the regions that a page lies in (grids.rs) the smallest that has paid is bought, or
+//! the largest whose like have proved themselves.
+//!
+//! ```text
+//! hdd (8 ms, 100 MB/s), region of 1 MiB (8 ms + 10.5 ms), blocks of 8 KiB in random order
+//!   read 1   rent  8 ms
+//!   read 3   rent 24 ms >= 9.2 ms, but three reads do not gather yet
+//!   read 4   rent 32 ms, 8 of 256 pages, in three of the four quarters -> buy [region)
+//! ```
+//!
+//! Three guards keep a uniformly random reader from buying anything, and others from buying too much. The reads must
+//! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
+//! *thick*, and those like it, which ended, say how thick (fills.rs); where they filled, the first read buys it, with those beside it. And
+//! they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a part of it that is thick. Of a large one no
+//! more is bought than from its lowest read to its highest, and as far beyond as two reads lie apart on average, unless it is no head
+//! and what is left comes in a quarter of a wait. Where a gap costs more than a request of its own (an SSD), what was read there and is gone
+//! again is a gap as well: three quarters of what is fetched must be new.
+//!
+//! Where its readers go on beside what was bought, that is bought as well (beside.rs). What a single reader has gone through in order, upwards or
+//! downwards, is not: what is left of it lies behind him, and what lies before him is read through where that pays (hops.rs). A head buys it
+//! even so, to whom a hop is a way.
+//!
+//! A price reckoned with a guess is not believed. Where nothing was carried yet, three reads that gather in two quarters of a region buy
+//! the part around the last of them once the rent of the whole comes to half of its price, 4 MiB: it says what the device carries, and when it
+//! has arrived the whole is looked at again.
+//!
+//! ```text
+//! s3 (30 ms, 1 GB/s, not known), 64 MiB in random order: 30 ms + 671 ms by the guess of 100 MB/s, 30 ms + 138 ms by four requests
+//!   read 4   rent 120 ms >= (30 ms + 42 ms) / 2 -> buy 4 MiB     read 5    it arrives, after 30 ms + 6 ms
+//!            rent 150 ms >= (30 ms + 138 ms) / 2 -> buy the rest
+//! ```
+//!
+//! Reads that gather nowhere buy nothing, until a small file is worn (worn.rs). Where requests overlap all of it is bought then. While
+//! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. A head
+//! buys nothing so: each page that was read is a hole in what is left, and a trip of its own.
+
+use crate::units::{Extent, PageIndex};
+use crate::wave::footprint::entries;
+use crate::wave::regions::beside::Places;
+use crate::wave::regions::fills::{Fills, THICK, THICK_FIRST};
+use crate::wave::regions::grids::{self, GRIDS, Key, LARGEST};
+use crate::wave::regions::worn::Worn;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::mem::size_of;
+
+/// A region is bought once so many times the rent paid in it come to its price.
+const RENT: u64 = 2;
+/// Of a region of so many pages and more, 16 MiB, no more is bought than from the lowest read in it to the highest,
+const CLIPPED_MIN: u64 = 4096;
+/// and so many times the way from one read to the next, on average, beyond.
+const MARGIN: u64 = 2;
+/// but its ends are not left out where both come in one part in so many of a wait.
+const ENDS: u64 = 4;
+/// Reads gather where a region has at least so many,
+const GATHER_MIN: u64 = 4;
+/// even reading would gather as many in any region of the file once in two to this power files,
+const CHANCE_BITS: u64 = 14;
+/// and so many of its quarters hold an eighth of them each;
+const QUARTERS: usize = 3;
+/// but so many reads, in so many quarters, say that the price is worth knowing.
+const PART_MIN: u64 = 3;
+const PART_QUARTERS: usize = 2;
+/// Regions watched in a file; when there are more, those read longest ago go.
+const REGIONS_MAX: usize = 4096;
+/// Where gaps are dear, so much of what is fetched must not have been read: three quarters.
+const NEW_DEAR: (u64, u64) = (3, 4);
+/// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB, and no more than a quarter of what memory
+/// holds; each page read out of them lets as many more be bought as one in [`THICK`] is worth.
+const THIN_MAX: u64 = 16_384;
+/// Pages of the part that is bought to learn what the device carries,
+const PART: u64 = 1024;
+/// why,
+const LEARNS: &str = "R11 a part, to learn the price";
+/// and reads until another is: it has arrived long before.
+const PART_READS: u64 = 8;
+/// A region that fills is bought at once if the waits that it saves are worth so many times its price.
+const WORTH: u64 = 2;
+/// So many reads, each beyond the one before it, are no chance.
+const SWEEP_MIN: u64 = 5;
+/// Regions in a row that are counted, and bought, to each side of one.
+const BESIDE_MAX: u64 = 16;
+/// Of a region that lost no more than one page in so many, where there is room, somebody took them for reasons of his own.
+const TAKEN_SHARE: u64 = 4;
+/// Reads that are remembered until somebody knows what a wait is: the first read of each of so many threads.
+const OWING_MAX: usize = 64;
+/// Reads elsewhere after which a region has ended.
+const LEFT_ALONE: u64 = 32;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Region {
+    count: u64,
+    pages_read: u64,
+    /// The lowest page that was read, and the one behind the highest.
+    low: u64,
+    high: u64,
+    /// Each read was above those before it, or each below.
+    up: bool,
+    down: bool,
+    paid_ns: u64,
+    bought: bool,
+    /// Pages that were gone before anybody read them, since somebody last came for one.
+    lost: u64,
+    /// It was bought before one page in [`THICK`] was read.
+    thin: bool,
+    /// It was bought with one that fills, beside it.
+    beside: bool,
+    last: u64,
+    /// Its fill has been counted.
+    ended: bool,
+    /// It stands in line to be looked at.
+    in_line: bool,
+}
+
+impl Region {
+    /// Whether its reader went through it, up or down: what is left of it lies behind him.
+    fn swept(&self) -> bool {
+        self.count >= SWEEP_MIN && (self.up || self.down)
+    }
+
+    /// From its lowest read to its highest, and a little beyond.
+    fn surroundings(&self) -> Extent {
+        let beyond = MARGIN * (self.high - self.low) / self.count.max(1);
+        Extent::between(PageIndex(self.low.saturating_sub(beyond)), PageIndex(self.high + beyond))
+    }
+}
+
+/// On what terms regions are bought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// What a random read waits, or is expected to wait.
+    pub(crate) wait_ns: u64,
+    /// Pages of the file.
+    pub(crate) end_of_file: u64,
+    /// A gap costs no more than a request of its own.
+    pub(crate) gaps_are_cheap: bool,
+    /// Whether requests overlap, where that was seen.
+    pub(crate) overlaps: Option<bool>,
+    /// Whether the bytes a second that a price is reckoned with were seen, and are no guess.
+    pub(crate) rate_is_known: bool,
+    /// Pages of a region at most: a quarter of what memory holds; none while what was bought has not paid for itself (account.rs).
+    pub(crate) most: u64,
+    /// One reader reads the file.
+    pub(crate) alone: bool,
+}
+
+impl Terms {
+    /// Whether requests were seen not to overlap: each is a trip.
+    fn is_head(&self) -> bool {
+        self.overlaps == Some(false)
+    }
+
+    /// Pages of thin regions that may be out before any of them is read.
+    fn thin_max(&self) -> u64 {
+        THIN_MAX.min(self.most)
+    }
+}
+
+/// Random reads of one file, by region.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Density {
+    regions: BTreeMap<Key, Region>,
+    reads: u64,
+    worn: Worn,
+    /// Reads that waited before anybody knew for how long.
+    owing: Vec<Extent>,
+    /// The latest read, if its price was a guess and it bought nothing but a part to learn it.
+    unpriced: Option<Extent>,
+    /// The read from which on a part may be bought to learn the price.
+    part_next: u64,
+    /// Pages of regions bought thin, less [`THICK`] for each that was read since.
+    thin: u64,
+    /// Regions that have not ended, and the read that touched them when they got in line.
+    line: VecDeque<(u64, Key)>,
+    fills: Fills,
+    places: Places,
+}
+
+impl Density {
+    /// Bytes that it takes, about.
+    pub(in crate::wave) fn bytes_of_memory(&self) -> usize {
+        entries::<Key, Region>(self.regions.len())
+            + self.owing.capacity() * size_of::<Extent>()
+            + self.line.capacity() * size_of::<(u64, Key)>()
+    }
+
+    /// A random read of `pages` waited, or is expected to wait. Returns the region to buy, if one has paid: `price(region)` is how many of
+    /// its pages are missing, and what fetching those would take in ns.
+    pub(crate) fn read(
+        &mut self,
+        pages: Extent,
+        terms: Terms,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<(Extent, &'static str)> {
+        for read in core::mem::take(&mut self.owing).into_iter().chain([pages]) {
+            self.count(read, terms.wait_ns);
+        }
+        let bought = self.buys(pages, terms, &price);
+        let bought = bought.or_else(|| self.buy_beside(pages, terms, &price));
+        let learns = bought.is_none_or(|(_, why)| why == LEARNS);
+        self.unpriced = (learns && !terms.rate_is_known).then_some(pages);
+        bought
+    }
+
+    /// Whether the price of the latest read was a guess, and it bought nothing but a part to learn it.
+    pub(crate) fn is_unpriced(&self) -> bool {
+        self.unpriced.is_some()
+    }
+
+    /// That read, to see once what it buys ([`Self::buys`]) when what the device carries is known.
+    pub(crate) fn take_unpriced(&mut self) -> Option<Extent> {
+        self.unpriced.take()
+    }
+
+    /// A random read waited while nobody knew for how long: it pays with the next.
+    pub(crate) fn owes(&mut self, pages: Extent) {
+        if self.owing.len() < OWING_MAX {
+            self.owing.push(pages);
+        }
+    }
+
+    /// A random read of `pages` has paid so much.
+    fn count(&mut self, pages: Extent, wait_ns: u64) {
+        self.reads += 1;
+        self.worn.count(pages.count.0, wait_ns);
+        for grid in 0..GRIDS {
+            let key = grids::holding(grid, pages.start);
+            let region = self.regions.entry(key).or_default();
+            let first = region.count == 0;
+            region.up = first || region.up && pages.start.0 >= region.high;
+            region.down = first || region.down && pages.end().0 <= region.low;
+            region.count += 1;
+            region.pages_read += pages.count.0;
+            region.low = if region.count == 1 { pages.start.0 } else { region.low.min(pages.start.0) };
+            region.high = region.high.max(pages.end().0);
+            region.paid_ns = region.paid_ns.saturating_add(wait_ns);
+            region.last = self.reads;
+            if !core::mem::replace(&mut region.in_line, true) {
+                self.line.push_back((self.reads, key));
+            }
+        }
+    }
+
+    /// What the reads counted so far buy, the latest of which was of `pages`.
+    pub(crate) fn buys(
+        &mut self,
+        pages: Extent,
+        terms: Terms,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<(Extent, &'static str)> {
+        let Terms { wait_ns, end_of_file, gaps_are_cheap, overlaps, rate_is_known, most, alone } = terms;
+        let thin_max = terms.thin_max();
+        let sweeps = alone && !terms.is_head();
+        let mut bought = None;
+        let mut part_paid_ns = None;
+        for grid in 0..GRIDS {
+            let key = grids::holding(grid, pages.start);
+            let Some(&region) = self.regions.get(&key) else { continue };
+            let whole = grids::extent(key, end_of_file);
+            if region.bought || sweeps && region.swept() || whole.is_empty() || whole.count.0 > most {
+                continue;
+            }
+            let gathers =
+                region.count >= PART_MIN && gathers(region.count, self.reads, whole.count.0, end_of_file);
+            let gathered = gathers && region.count >= GATHER_MIN;
+            let thick = self.fills.thick(grid, gaps_are_cheap);
+            let fills = self.fills.fill(grid, gaps_are_cheap);
+            let whole_at_once = fills || grids::pages(grid) < CLIPPED_MIN;
+            let extent = if whole_at_once { whole } else { whole.intersection(region.surroundings()) };
+            let thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
+            let holds = region.pages_read * thick >= whole.count.0;
+            let spread = if holds { self.spread(key, region.count) } else { 0 };
+            let asked = fills || spread >= QUARTERS && gathered;
+            let part = if asked { price(extent) } else { (0, u64::MAX) };
+            // If all of it takes at most a quarter of a wait longer than the part, all of it is bought; but not by a head, which would do nothing else meanwhile.
+            let all = (asked && extent != whole && !terms.is_head())
+                .then(|| price(whole))
+                .filter(|p| p.1 <= part.1 + wait_ns / ENDS);
+            let (extent, (missing, price_ns)) = all.map_or((extent, part), |all| (whole, all));
+            // What was read and is gone is a gap as well.
+            let unread = whole.count.0.saturating_sub(region.pages_read);
+            if !gaps_are_cheap && NEW_DEAR.1 * unread < NEW_DEAR.0 * missing {
+                continue;
+            }
+            // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
+            let left = self.fills.pages(grid).saturating_sub(region.pages_read - pages.count.0);
+            let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
+            let proved = fills && waits_ns >= WORTH * price_ns;
+            let missing = if thin && !proved { missing } else { 0 };
+            let why = if proved {
+                "R11 regions like this filled"
+            } else if bought.is_none() && self.thin + missing <= thin_max && RENT * region.paid_ns >= price_ns
+            {
+                "R11 rent paid"
+            } else {
+                if thin && gathers && spread >= PART_QUARTERS && !rate_is_known && grids::pages(grid) > PART {
+                    part_paid_ns = Some(region.paid_ns);
+                }
+                continue;
+            };
+            bought = Some((key, extent, why, missing, proved));
+        }
+        if let Some(paid_ns) = part_paid_ns
+            && bought.is_none()
+            && self.reads >= self.part_next
+        {
+            let key = grids::holding(grids::at_least(PART), pages.start);
+            let extent = grids::extent(key, end_of_file);
+            let (missing, price_ns) = price(extent);
+            if RENT * paid_ns >= price_ns && self.thin + missing <= thin_max {
+                self.part_next = self.reads + PART_READS;
+                bought = Some((key, extent, LEARNS, missing, false));
+            }
+        }
+        self.forget_old();
+        if gaps_are_cheap && end_of_file / 4 <= most && self.worn.says_so(end_of_file, &price) {
+            let region = self.wear(pages.start, overlaps, end_of_file);
+            if region.is_some() {
+                return region.map(|region| (region, "R11 worn"));
+            }
+        }
+        let (key, extent, why, missing, proved) = bought?;
+        let region = self.regions.entry(key).or_default();
+        self.places.bought(extent, region.count, region.pages_read, self.reads);
+        let all = extent == grids::extent(key, end_of_file);
+        (region.bought, region.thin) = (all, missing > 0);
+        if !all {
+            // What is left pays for itself anew.
+            region.paid_ns = 0;
+        }
+        self.thin += missing;
+        let most = most.saturating_sub(extent.count.0);
+        let widens = proved && gaps_are_cheap;
+        Some((if widens { self.widened(key, most, end_of_file) } else { extent }, why))
+    }
+
+    /// What is bought beside a place because of a read of `pages` there, if its rent comes to half of the price.
+    fn buy_beside(
+        &mut self,
+        pages: Extent,
+        terms: Terms,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<(Extent, &'static str)> {
+        let most = terms.most.min(terms.thin_max().saturating_sub(self.thin));
+        let beside = self.places.beside(pages, self.reads, terms.end_of_file, most)?;
+        let for_each_max = self.fills.thick(grids::at_least(beside.then.0), terms.gaps_are_cheap);
+        let (missing, price_ns) = price(beside.pages);
+        if terms.is_head() || beside.for_each > for_each_max || missing == 0 {
+            return None;
+        }
+        if RENT * self.places.pays(beside, terms.wait_ns) < price_ns {
+            return None;
+        }
+        self.places.grown(beside, self.reads);
+        self.thin += missing;
+        Some((beside.pages, "R11 beside what was bought"))
+    }
+
+    /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, nothing on a head, and while that is not
+    /// known the smallest region, whose holes show it. Nothing twice.
+    fn wear(&mut self, page: PageIndex, overlaps: Option<bool>, end_of_file: u64) -> Option<Extent> {
+        let (grid, bought) = match overlaps {
+            Some(true) => (LARGEST, Extent::new(0, end_of_file)),
+            Some(false) => return None,
+            None => (0, grids::extent(grids::holding(0, page), end_of_file)),
+        };
+        if bought.is_empty() || self.regions.get(&grids::holding(grid, page)).is_some_and(|r| r.bought) {
+            return None;
+        }
+        let last = PageIndex(bought.end().0 - 1);
+        for number in grids::holding(grid, bought.start).1..=grids::holding(grid, last).1 {
+            let region = self.regions.entry((grid, number)).or_default();
+            (region.bought, region.thin, region.last) = (true, true, self.reads);
+        }
+        self.thin += bought.count.0;
+        Some(bought)
+    }
+
+    /// A region that fills with those beside it that will, as far as the like of it has shown: `most` pages more.
+    fn widened(&mut self, (grid, number): Key, most: u64, end_of_file: u64) -> Extent {
+        let side = self.fills.each_side(grid).min(most / 2 / grids::pages(grid));
+        let extent = |number| grids::extent((grid, number), end_of_file);
+        let free = |n: &u64| {
+            !extent(*n).is_empty() && !self.regions.get(&(grid, *n)).is_some_and(|region| region.bought)
+        };
+        let first = (number.saturating_sub(side)..number).rev().take_while(free).last().unwrap_or(number);
+        let last = (number + 1..=number + side).take_while(free).last().unwrap_or(number);
+        let now = self.reads;
+        for n in (first..=last).filter(|&n| n != number) {
+            let region = self.regions.entry((grid, n)).or_default();
+            (region.bought, region.beside, region.last) = (true, true, now);
+            if !core::mem::replace(&mut region.in_line, true) {
+                self.line.push_back((now, (grid, n)));
+            }
+        }
+        extent(first).hull(extent(last))
+    }
+
+    /// Regions in a row that filled, this one among them.
+    fn row(&self, (grid, number): Key) -> u64 {
+        let filled = |n: &u64| {
+            let region = self.regions.get(&(grid, *n));
+            region.is_some_and(|region| Fills::counts_in_a_row(grid, region.pages_read))
+        };
+        let below = (number.saturating_sub(BESIDE_MAX)..number).rev().take_while(filled).count();
+        let above = (number + 1..=number + BESIDE_MAX).take_while(filled).count();
+        1 + below as u64 + above as u64
+    }
+
+    /// How many quarters of a region hold an eighth of its `count` reads each: where they are not three what is thick is a part of
+    /// it, and bought as such.
+    fn spread(&self, region: Key, count: u64) -> usize {
+        let Some(quarters) = grids::quarters(region) else { return 4 };
+        quarters.filter_map(|key| self.regions.get(&key)).filter(|quarter| 8 * quarter.count >= count).count()
+    }
+
+    /// `pages` pages near `page` were read out of something bought: counts towards its regions' fill.
+    pub(crate) fn served(&mut self, page: PageIndex, pages: u64) {
+        if self.places.seen(page, self.reads) {
+            self.thin = self.thin.saturating_sub(THICK * pages);
+        }
+        for grid in 0..GRIDS {
+            if let Some(region) = self.regions.get_mut(&grids::holding(grid, page)) {
+                region.pages_read += pages;
+                region.last = self.reads;
+                self.thin = self.thin.saturating_sub(if region.thin { THICK * pages } else { 0 });
+            }
+        }
+    }
+
+    /// The smallest region that was bought and holds `page`. O([`GRIDS`] log regions).
+    fn bought(&self, page: PageIndex) -> Option<Key> {
+        (0..GRIDS)
+            .map(|grid| grids::holding(grid, page))
+            .find(|key| self.regions.get(key).is_some_and(|region| region.bought))
+    }
+
+    /// That region.
+    fn bought_mut(&mut self, page: PageIndex) -> Option<&mut Region> {
+        let key = self.bought(page)?;
+        self.regions.get_mut(&key)
+    }
+
+    /// Whether `page` lies in a region that was bought.
+    pub(crate) fn was_bought(&self, page: PageIndex) -> bool {
+        self.bought(page).is_some()
+    }
+
+    /// Pages are gone that nobody has read; whether they were bought. Nobody may come for them: that is known when somebody does.
+    pub(crate) fn lost(&mut self, pages: Extent) -> bool {
+        self.bought_mut(pages.start).map(|region| region.lost += pages.count.0).is_some()
+    }
+
+    /// Somebody has come for `page`, and it is not there: pages that were bought with it and were gone before anybody read them. Where memory
+    /// has `room` and no more than a quarter of the region is gone, somebody took it, and it pays for itself anew.
+    pub(crate) fn take_lost(&mut self, page: PageIndex, room: bool) -> u64 {
+        let Some(key) = self.bought(page) else { return 0 };
+        let Some(region) = self.regions.get_mut(&key) else { return 0 };
+        if room && (1..=grids::pages(key.0) / TAKEN_SHARE).contains(&region.lost) {
+            (region.bought, region.paid_ns) = (false, 0);
+        }
+        core::mem::take(&mut region.lost)
+    }
+
+    /// Regions left alone for [`LEFT_ALONE`] reads have ended; what was read of them is a witness for their grid. O(1) a read:
+    /// each region that has not ended stands in line once.
+    fn forget_old(&mut self) {
+        let reads = self.reads;
+        while let Some(&(_, key)) = self.line.front().filter(|(touched, _)| touched + LEFT_ALONE <= reads) {
+            self.line.pop_front();
+            let Some(region) = self.regions.get_mut(&key) else { continue };
+            if region.last + LEFT_ALONE > reads {
+                self.line.push_back((region.last, key));
+                continue;
+            }
+            region.in_line = false;
+            if region.ended || !(region.bought || region.count >= GATHER_MIN) {
+                continue;
+            }
+            region.ended = true;
+            let grid = key.0;
+            let (pages_read, beside) = (region.pages_read, region.beside);
+            self.fills.ended(grid, pages_read, beside);
+            if Fills::counts_in_a_row(grid, pages_read) {
+                self.fills.in_a_row(grid, self.row(key));
+            }
+        }
+        if self.regions.len() > REGIONS_MAX {
+            // The older half goes.
+            let middle = self.regions.values().map(|r| r.last).sum::<u64>() / self.regions.len() as u64;
+            self.regions.retain(|_, region| region.last >= middle);
+        }
+    }
+}
+
+/// Whether `count` of `reads` reads in one region of `pages` pages are more than even reading of `end_of_file` pages would bring to
+/// any such region: by Chernoff's bound it would with a chance of `regions * 2^-bits`,
+/// `bits = count * log2(count / even) - (count - even) / ln 2`.
+fn gathers(count: u64, reads: u64, pages: u64, end_of_file: u64) -> bool {
+    let regions = end_of_file.div_ceil(pages.max(1)).max(1);
+    let even_256 =
+        (u128::from(256 * reads) * u128::from(pages) / u128::from(end_of_file.max(1))).max(1) as u64;
+    let ratio_256 = (count << 16) / even_256;
+    if ratio_256 <= 256 {
+        return false;
+    }
+    // Quarters of a bit, rounded down; 6/4 is more than 1 / ln 2.
+    let quarters = u64::from(u128::from(ratio_256.min(1 << 30)).pow(4).ilog2()) - 32;
+    let even = even_256 / 256;
+    count * quarters >= 6 * (count - even) + 4 * (CHANCE_BITS + u64::from(regions.ilog2()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! R11: reads at random. They pay rent, and what they have paid for is bought.
+//!
+//! ```text
+//! a read waits --> rent: on what terms --> density: which region has paid --> bought --> account: did it pay for itself?
+//!                                          grids, fills, beside: where regions lie, how they filled, what lies next to them
+//!                                          worn, wholes: small files
+//! ```
+
+pub(in crate::wave) mod account;
+pub(in crate::wave) mod beside;
+pub(in crate::wave) mod density;
+pub(in crate::wave) mod fills;
+pub(in crate::wave) mod grids;
+pub(in crate::wave) mod rent;
+pub(in crate::wave) mod wholes;
+pub(in crate::wave) mod worn;

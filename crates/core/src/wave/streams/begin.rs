@@ -1,0 +1,216 @@
+//! R1, R4, R7: what a read begins that belongs to no stream.
+//!
+//! ```text
+//! read 1000         a seed: who reads on comes to 1002, or down to 1000
+//! read 1500         another
+//! read 2000         as far from the last two as they lie apart: a stride, which comes to 2500 next
+//! read 7030         7000 to 7029 were read, and only the cache knows of it: a stream that has come 30 pages before this read (R4)
+//! ```
+//!
+//! A stride that steps aside goes on (aside.rs), and one that is walked by turns with others takes more reads to be seen (by_turns.rs). A seed
+//! that 64 others have followed counts as a run that ended.
+
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, Nanos, PageIndex};
+use crate::view::View;
+use crate::wave::streams::locate::HISTORY_MAX;
+use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::strides::STRIDE_READS;
+use crate::wave::{SEEDS_MAX, STREAMS_MAX, Wave};
+
+/// Seeds that must follow one before it counts as a run that ended.
+const FOLLOWERS: usize = 64;
+/// A stream that was forgotten and came back is given so long between its reads.
+const RETURN_NS: u64 = 500_000_000;
+/// Strides by turns that are told apart.
+pub(in crate::wave) const TURNS_MAX: usize = 3;
+
+impl Wave {
+    /// A read that belongs nowhere begins a seed, unless it is the third of a stride or only looks ahead (R9).
+    pub(in crate::wave) fn begin(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        actor: u32,
+        looks: bool,
+    ) -> Option<StreamId> {
+        // Looks ahead from one run are equally far apart where it is copied in equal pieces: no stride.
+        if looks && self.latest.get(&actor).and_then(|l| l.look).is_some_and(|look| look.leaves) {
+            return None;
+        }
+        if let Some(sid) = self.step_aside(now, id, pages, actor) {
+            return Some(sid);
+        }
+        let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));
+        if let Some((period, reads, before)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
+            let mut s = Stream::stride(id, pages, period, now)?;
+            s.reads = reads;
+            s.by_turns = in_a_row.is_none();
+            s.interval_ns = now.since(before).0;
+            return self.adopt(now, s);
+        }
+        if looks { None } else { self.sow(now, id, pages, Some(actor)) }
+    }
+
+    /// Adds a seed at `pages`, read by `by`.
+    pub(in crate::wave) fn sow(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        by: Option<u32>,
+    ) -> Option<StreamId> {
+        let f = self.files.get_mut(&id)?;
+        f.sown += 1;
+        let serial = f.sown;
+        self.sow_as(now, id, pages, by, serial)
+    }
+
+    /// The same, as number `serial` of its file; 0 for what nobody has begun just now, which says nothing of what seeds come to (R10).
+    pub(in crate::wave) fn sow_as(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        by: Option<u32>,
+        serial: u64,
+    ) -> Option<StreamId> {
+        if self.streams.len() >= STREAMS_MAX {
+            return None;
+        }
+        let (q, n) = (pages.start.0, pages.count.0);
+        let f = self.files.get_mut(&id)?;
+        let mut seed = Stream::seed(id, q, n, now);
+        (seed.serial, seed.by) = (serial, by);
+        seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
+        let sid = self.streams.add(seed);
+        // Two expectations cannot stand at one page: the newer one is the likelier.
+        let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
+        f.seeds.push_back(sid);
+        let oldest = (f.seeds.len() > SEEDS_MAX).then(|| f.seeds.pop_front()).flatten();
+        if oldest.is_some() {
+            f.opened = f.opened.saturating_sub(1);
+        }
+        for other in displaced.into_iter().flatten() {
+            if self.streams.get(other).is_some_and(|s| s.course == Course::Seed || s.file != id) {
+                self.end(other);
+            }
+        }
+        if let Some(oldest) = oldest
+            && self.streams.get(oldest).is_some_and(|s| s.course == Course::Seed)
+        {
+            self.end(oldest);
+        }
+        self.line_up(now, sid);
+        // A seed that many others have followed counts as a run that ended, though it may still go on.
+        let seeds = &self.files[&id].seeds;
+        let followed = seeds.len().checked_sub(FOLLOWERS).map(|i| seeds[i]);
+        if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
+            self.witness(id, s.request, s.left);
+        }
+        Some(sid)
+    }
+
+    /// A stream found in the cache's history of `history` pages before `pages` (R4).
+    pub(in crate::wave) fn resume(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        history: u64,
+    ) -> Option<StreamId> {
+        let (q, n) = (pages.start.0, pages.count.0);
+        let mut s = Stream::seed(id, q, n, now);
+        s.course = Course::Forward;
+        s.first = q - history.min(q);
+        s.reads = 2;
+        // It has been away long enough to be forgotten, and may be again; what was fetched for it is its own once more.
+        s.interval_ns = RETURN_NS;
+        let f = self.files.get(&id)?;
+        s.frontier = f.table.next_hole(PageIndex(s.next), HISTORY_MAX).0.min(f.end).max(s.next);
+        let own = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
+        let own = f.table.count(PageBit::Ahead, own).0;
+        self.dead = self.dead.saturating_sub(own);
+        self.debt = self.debt.saturating_sub(own);
+        self.adopt(now, s)
+    }
+
+    /// Adds a stream, no seed. One that was expected at the same page is the same stream, unless they are strides: it is replaced.
+    pub(in crate::wave) fn adopt(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
+        s.begun = (s.progress(), self.counters.pages_used);
+        let (id, next, course) = (s.file, s.next, s.course);
+        let stride = matches!(course, Course::Stride { .. });
+        if self.streams.len() >= STREAMS_MAX {
+            return None;
+        }
+        let f = self.files.get_mut(&id)?;
+        let sid = self.streams.add(s);
+        self.counters.streams += 1;
+        let expected = match course {
+            Course::Stride { .. } => &mut f.strides,
+            Course::Backward => &mut f.backward,
+            Course::Seed | Course::Forward => &mut f.forward,
+        };
+        if let Some(old) = expected.insert(next, sid).filter(|_| !stride) {
+            self.dismiss(old);
+        }
+        self.mark_active(now, sid);
+        Some(sid)
+    }
+
+    /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others.
+    fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
+        let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
+        let (q, before) = (pages.start.0, latest.strays);
+        latest.strays.push(q);
+        // From the n-th read before this one to the one `turns` before that.
+        let step = |n: usize, turns: usize| {
+            let later = if n == 0 { q } else { *before.all().get(n - 1)? };
+            Some(later.wrapping_sub(*before.all().get(n + turns - 1)?) as i64)
+        };
+        let alike = |a: i64, b: i64| a.abs_diff(b) <= 1;
+        (1..=TURNS_MAX).find_map(|turns| {
+            let period = step(0, turns).filter(|p| p.unsigned_abs() > pages.count.0)?;
+            let by_turns = || {
+                // Streams that begin here and there, not quite equally far apart, are no strides by turns.
+                let zigzag = step(0, 1)?.abs_diff(step(1, 1)?) > period.unsigned_abs();
+                Some(zigzag && alike(step(2 * turns, turns)?, period))
+            };
+            let sure = alike(step(turns, turns)?, period) && (turns == 1 || by_turns()?);
+            sure.then_some(period)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+    use crate::wave::{Config, Input};
+    use alloc::vec::Vec;
+
+    /// The worked example at the top.
+    #[test]
+    fn what_reads_begin() {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let mut read = |start: u64| {
+            wave.handle(Nanos(start), Input::Read { file: id, pages: Extent::new(start, 2), actor: 0 });
+            wave.check();
+            let f = &wave.files[&id];
+            let seed = f.forward.contains_key(&(start + 2)) && f.backward.contains_key(&start);
+            (seed, f.strides.keys().copied().collect::<Vec<u64>>())
+        };
+        assert_eq!(read(1000), (true, Vec::new()));
+        assert_eq!(read(1500), (true, Vec::new()));
+        assert_eq!(read(2000).1, [2500]);
+        let table = &mut wave.files.get_mut(&id).unwrap().table;
+        for bit in [PageBit::Present, PageBit::Used] {
+            table.set(bit, Extent::new(7000, 30));
+        }
+        wave.handle(Nanos(9000), Input::Read { file: id, pages: Extent::new(7030, 2), actor: 0 });
+        let sid = wave.files[&id].forward[&7032];
+        assert_eq!(wave.streams.get(sid).unwrap().progress(), 32, "with its own two");
+    }
+}

@@ -1,0 +1,450 @@
+//! R5, R7, R9: when a stream has ended, and what it leaves.
+//!
+//! ```text
+//! run of 256 pages, 400 fetched ahead; its reader    jumps over its mark into those 400     ended: 256 is a witness (R9)
+//!                                                    begins elsewhere, and is not back for long   ended by the sweep (sweep.rs)
+//! runs of 8 pages here and there; two were left      the next is asked for no farther (R9)
+//!                                three were left    each counts as ended when its reader leaves the next   (R9)
+//!                                one in four was     they still do
+//!                                taken up again
+//! run left at page 256; its reader comes back        to 256, and takes it up
+//!                                                    to 400, or to 200              it is another: none comes back here (R9)
+//! by turns: two of five were taken up again          none does before the sweep finds it
+//! stride; its reader is elsewhere twice in a row     it rests: it goes on where it was if he comes back
+//!                        where he went by it         ended, if it had no more than 7 reads: they were the first of streams
+//! ```
+//!
+//! A stride that rests has no share, and what was not sent for it is not wanted any more; what was fetched is there for who comes back: he may
+//! have read it without a word while he was heard elsewhere.
+//!
+//! What an ended stream has left unread is a debt of the run (R13). The test below owns the numbers; `tests/wave/r07-stride.txt` tells of
+//! strides by turns.
+
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, PageCount, PageIndex};
+use crate::wave::streams::locate::{HISTORY_MAX, Place};
+use crate::wave::streams::stream::{Course, NEVER, Stream, StreamId};
+use crate::wave::windows::lengths::{Lengths, NEAR};
+use crate::wave::{File, Wave};
+
+/// A stride of so many reads is one, though its reader goes on where he went by it.
+const PROVED_READS: u64 = 8;
+/// A run counts as left if its reader went on with it for so many of his reads.
+const READS_MIN: u64 = 3;
+/// So many runs left say that those to come will not be taken up again either,
+const LEFT_MIN: u32 = 3;
+/// if no more than one in so many was.
+const RETURNS: u32 = 4;
+/// And so many, of which none was, say how far one may go.
+const LEFT_FEW: u32 = 2;
+/// Both counts are halved when so many were left.
+const LEFT_MAX: u32 = 64;
+
+/// R9: runs of a file that their readers went away from, which the sweep will find ended only much later. He who reads by turns goes away
+/// as well; so they count while few of them are taken up again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    /// All that ended, and those.
+    lengths: Lengths,
+    /// The latest, and where its reader came to it: how far he went is known for sure when he leaves the next.
+    latest: Option<(StreamId, PageIndex)>,
+    left: u32,
+    taken_up: u32,
+}
+
+impl Left {
+    /// Whether so many were left, and so few taken up again, that those to come will not be.
+    fn known(&self) -> bool {
+        self.left >= LEFT_MIN && RETURNS * self.taken_up <= self.left
+    }
+
+    /// R9: how much farther a run may go that has come `progress` pages, while none of those that were left was taken up again: as far as the longest of
+    /// them, and a little where it has come so far. `None` where it is longer than all.
+    pub(in crate::wave) fn may_go_on(&self, progress: u64) -> Option<PageCount> {
+        if self.left < LEFT_FEW || self.taken_up > 0 {
+            return None;
+        }
+        let longest = self.lengths.longest();
+        let end = if progress < longest { longest } else { longest + longest / NEAR };
+        (progress < end).then(|| PageCount(end - progress))
+    }
+
+    /// A run was left that its reader had come to at `came_at`. A single read is one where those who leave do not come back.
+    fn count(&mut self, s: &mut Stream, came_at: PageIndex) {
+        let run = match s.course {
+            // Who reads by turns comes to a run that began before; what he read of it in other turns is not of this one.
+            Course::Forward => s.first == came_at.0 && s.next >= s.first + READS_MIN * s.request,
+            Course::Backward => s.looked > 0,
+            Course::Seed | Course::Stride { .. } => false,
+        };
+        if s.left || !(run || s.course == Course::Seed && self.known()) {
+            return;
+        }
+        s.left = true;
+        self.lengths.push(s.length());
+        self.left += 1;
+        if self.left == LEFT_MAX {
+            (self.left, self.taken_up) = (LEFT_MAX / 2, self.taken_up / 2);
+        }
+    }
+}
+
+impl File {
+    /// Whether who leaves a run is taken not to come back to it.
+    pub(in crate::wave) fn goes_from_run_to_run(&self) -> bool {
+        self.left_runs.known()
+    }
+
+    /// Whether one reads it, or none.
+    pub(in crate::wave) fn has_one_reader(&self) -> bool {
+        self.readers <= 1
+    }
+
+    /// R9: the runs that tell how far others go.
+    pub(in crate::wave) fn runs(&self) -> &Lengths {
+        if self.goes_from_run_to_run() { &self.left_runs.lengths } else { &self.lengths }
+    }
+}
+
+impl Wave {
+    /// A run whose reader jumped, over a mark and more, into what was fetched for it has ended, unless he may only look there; and,
+    /// where all is told, one that began at a run of a stride when its reader comes to the next.
+    pub(in crate::wave) fn leave_run(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
+        let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id) else { return };
+        let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
+            return;
+        };
+        let began_at = |stride| {
+            self.streams
+                .get(stride)
+                .and_then(Stream::latest_run)
+                .is_some_and(|run| (run.start.0..=run.end().0).contains(&s.first))
+        };
+        let left = match place {
+            Place::Stray | Place::History(_) => {
+                latest.look.is_none() && (s.next..s.frontier).contains(&pages.start.0)
+            }
+            Place::Continues(stride) => self.files[&id].told_all && began_at(stride),
+            Place::Repeats(_) => false,
+        };
+        if left && s.course == Course::Forward {
+            self.end(sid);
+        }
+    }
+
+    /// R9: where a read belongs that was found at `place`. Who comes back to a run that was left, where those who leave do not come back, and
+    /// not to where it was left (nor is in it), begins another: behind pages that he did not read, which ends that one, or within it, and then it begins there.
+    pub(in crate::wave) fn another_run(
+        &mut self,
+        id: FileId,
+        was_in: Option<StreamId>,
+        place: Place,
+        pages: Extent,
+    ) -> Place {
+        // Of several readers one skips what another reads.
+        let alone = |f: &&File| f.goes_from_run_to_run() && f.has_one_reader();
+        let Some(f) = self.files.get(&id).filter(alone) else { return place };
+        let q = pages.start.0;
+        let began = if f.quiet.end() == pages.start { f.quiet.start.0 } else { 0 };
+        match place {
+            Place::History(history) => Place::History(history.min(q - began)),
+            Place::Continues(sid) | Place::Repeats(sid) if was_in != Some(sid) => {
+                let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Forward) else {
+                    return place;
+                };
+                let from = f.read_from(q, HISTORY_MAX);
+                // Two reads may have met by chance.
+                if from > s.next && s.reads > 2 {
+                    self.end(sid);
+                    return if from < q { Place::History(q - from) } else { self.place(id, pages) };
+                }
+                s.begins_anew_at(q);
+                place
+            }
+            _ => place,
+        }
+    }
+
+    /// R9: notes that a reader goes away from his run, or comes back to one: he reads on behind what was read of it.
+    pub(in crate::wave) fn leave_behind(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
+        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id && l.look.is_none()) else {
+            return;
+        };
+        if latest.stays(place) {
+            return;
+        }
+        let came_at = core::mem::replace(&mut latest.came_at, pages.start);
+        let Some(f) = self.files.get_mut(&id) else { return };
+        if let Some(sid) = latest.stream
+            && let Some((before, came_at)) = f.left_runs.latest.replace((sid, came_at))
+            && let Some(s) = self.streams.get_mut(before)
+        {
+            f.left_runs.count(s, came_at);
+        }
+        let read = |page| f.table.has(PageBit::Used, PageIndex(page));
+        if let Place::Continues(sid) = place
+            && !read(pages.end().0 - 1)
+            && pages.start.0.checked_sub(1).is_none_or(read)
+            && let Some(s) = self.streams.get_mut(sid).filter(|s| s.left)
+        {
+            s.left = false;
+            f.left_runs.taken_up += 1;
+        }
+    }
+
+    /// R9: a run of so many pages ended, which its file may have noted when it was left. It says how far others go, there and elsewhere.
+    pub(in crate::wave) fn witness(&mut self, id: FileId, pages: u64, noted: bool) {
+        self.lengths.push(pages);
+        let Some(f) = self.files.get_mut(&id) else { return };
+        f.lengths.push(pages);
+        if !noted {
+            f.left_runs.lengths.push(pages);
+        }
+    }
+
+    /// R9: the same of a run that went down, which says how far others do: a footer is read so, and nothing before it.
+    fn witness_down(&mut self, id: FileId, pages: u64) {
+        self.lengths_down.push(pages);
+        if let Some(f) = self.files.get_mut(&id) {
+            f.lengths_down.push(pages);
+        }
+    }
+
+    /// R9: a run whose reader is done with it, or will be before he comes to another.
+    pub(in crate::wave) fn leave(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let Some(f) = self.files.get_mut(&s.file) else { return };
+        f.left_runs.count(s, PageIndex(s.first));
+    }
+
+    /// A stride whose reader went elsewhere twice in a row has ended, or rests. Where he goes on with a stream of three reads and more he
+    /// walks several by turns, which is no sign.
+    pub(in crate::wave) fn leave_stride(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) {
+        let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return };
+        let Some(sid) = latest.stride else { return };
+        let known = |other| self.streams.get(other).is_some_and(|s| s.reads > 2);
+        // What goes on behind the run that was read last is not elsewhere.
+        let follows = || {
+            let s = self.streams.get(sid)?;
+            let (Course::Stride { period, .. }, run) = (s.course, s.latest_run()?) else { return None };
+            let before = pages.start.back(PageCount(1));
+            let gap = Extent::new(run.start.0, period.unsigned_abs());
+            Some(gap.contains(before) && self.files[&id].table.has(PageBit::Used, before))
+        };
+        match place {
+            Place::Continues(other) if other == sid => {
+                latest.off_stride = 0;
+                return;
+            }
+            Place::Continues(other) if known(other) => return,
+            Place::Repeats(_) => return,
+            _ if follows() == Some(true) => return,
+            _ => {}
+        }
+        latest.off_stride += 1;
+        if latest.off_stride >= 2 {
+            (latest.stride, latest.off_stride) = (None, 0);
+            let none =
+                self.streams.get(sid).is_some_and(|s| s.reads < PROVED_READS && s.went_by(pages.start));
+            if none { self.end(sid) } else { self.rest(sid) }
+        }
+    }
+
+    /// Ends a stream: its length is a witness, what was queued for it is not wanted any more.
+    pub(in crate::wave) fn end(&mut self, sid: StreamId) {
+        let Some(s) = self.dismiss(sid) else { return };
+        let Some(f) = self.files.get(&s.file) else { return };
+        let left = match s.course {
+            Course::Backward => Extent::between(PageIndex(s.frontier), PageIndex(s.next)),
+            _ => Extent::between(PageIndex(s.next), PageIndex(s.frontier)),
+        };
+        let left = f.table.count(PageBit::Ahead, left).0;
+        self.dead += left;
+        self.debt = (self.debt + left).min(self.speculation(f));
+        let Some(f) = self.files.get_mut(&s.file) else { return };
+        // A run downwards that came to what was read is no witness, unless its reader was going there: it may have been a look ahead, which
+        // another run came up to. From the end of the file down it was a footer.
+        let met = s.course == Course::Backward
+            && s.looked == 0
+            && s.first < f.end
+            && s.next > 0
+            && f.table.has(PageBit::Used, PageIndex(s.next - 1));
+        if met {
+            return;
+        }
+        if let Course::Stride { .. } = s.course {
+            f.stride_lengths.push(s.reads);
+        } else if s.goes_down() {
+            self.witness_down(s.file, s.length());
+        } else {
+            self.witness(s.file, s.length(), s.left);
+        }
+    }
+
+    /// R7: lets a stride rest whose reader went elsewhere: what was not sent for it is not wanted any more, and it has no share.
+    /// It goes on where it was, with what was fetched for it, if he comes back before it is swept away. O(runs ahead).
+    pub(in crate::wave) fn rest(&mut self, sid: StreamId) {
+        let Some(mut s) = self.dismiss(sid) else { return };
+        let (id, next, last) = (s.file, s.next, s.last);
+        s.frontier = self.files.get(&id).map_or(next, |f| fetched_up_to(f, &s));
+        (s.epoch, s.epoch_before) = (NEVER, false);
+        let sid = self.streams.add(s);
+        if let Some(f) = self.files.get_mut(&id) {
+            f.strides.insert(next, sid);
+        }
+        self.line_up(last, sid);
+    }
+
+    /// R5: whether the next read of a stream has been made, and not by its own reader, who would have moved it on. Not where what was
+    /// read then is gone: he will have to fetch it.
+    pub(in crate::wave) fn overtaken(&self, s: &Stream) -> bool {
+        let next = match s.course {
+            Course::Forward => Some(s.next),
+            Course::Backward => s.next.checked_sub(1),
+            Course::Seed | Course::Stride { .. } => None,
+        };
+        let Some(f) = self.files.get(&s.file) else { return false };
+        next.map(|page| f.table.state(PageIndex(page)))
+            .is_some_and(|page| page.used && !page.ahead && (page.present || page.in_flight))
+    }
+
+    /// Takes a stream away that says nothing of how long runs are: it was another's, or it ends otherwise.
+    pub(in crate::wave) fn dismiss(&mut self, sid: StreamId) -> Option<Stream> {
+        let s = self.streams.remove(sid)?;
+        let f = self.files.get_mut(&s.file)?;
+        f.unlink(sid, s.next);
+        f.unlink(sid, s.first);
+        if s.course != Course::Seed {
+            self.not_active((s.epoch, s.epoch_before), s.in_bought);
+        }
+        Some(s)
+    }
+}
+
+/// Where the first run of a stride begins that is neither there nor on its way.
+fn fetched_up_to(f: &File, s: &Stream) -> u64 {
+    let Course::Stride { period, run } = s.course else { return s.next };
+    let starts = core::iter::successors(Some(s.next), |at| at.checked_add_signed(period));
+    let asked_for = starts.take_while(|&at| at < f.end && at.abs_diff(s.next) <= s.out());
+    let missing = |at: &u64| f.table.resident(Extent::new(*at, run)).0 < run;
+    asked_for.into_iter().find(missing).unwrap_or(s.frontier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bytes, Nanos};
+    use crate::wave::streams::stream::tests::fetched_ahead;
+    use crate::wave::{Action, Config, Input};
+
+    fn opened() -> Wave {
+        let mut wave = Wave::new(Config::default());
+        wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(16 << 30) });
+        wave
+    }
+
+    fn read(wave: &mut Wave, page: u64) {
+        let pages = Extent::new(page, 1);
+        wave.handle(Nanos(1), Input::Read { file: FileId(0), pages, actor: 0 });
+        wave.check();
+    }
+
+    #[test]
+    fn a_jump_over_the_mark_ends_a_run_and_what_it_leaves_is_a_debt() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+        wave.remember(0, FileId(0), Extent::new(255, 1), Some(sid));
+        read(&mut wave, 600);
+        assert!(wave.streams.get(sid).is_none());
+        assert_eq!(wave.debt, 399, "one of the 400 is read now");
+    }
+
+    /// A run of 256 pages, fetched up to 656, that was left where nobody comes back: the run that a read of page 400 is of, by how its reader came
+    /// there.
+    #[test]
+    fn who_comes_back_to_a_run_elsewhere_than_where_it_was_left_begins_another() {
+        let belongs = |quiet: Extent, page: u64, others: u32| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 655);
+            wave.streams.get_mut(sid).unwrap().left = true;
+            wave.files.get_mut(&FileId(0)).unwrap().left_runs.left = LEFT_MIN;
+            (0..=others).for_each(|actor| wave.remember(actor, FileId(0), Extent::new(9000, 1), None));
+            if !quiet.is_empty() {
+                wave.handle(Nanos(1), Input::Used { file: FileId(0), pages: quiet });
+            }
+            read(&mut wave, page);
+            let f = &wave.files[&FileId(0)];
+            f.forward.get(&(page + 1)).map(|&sid| wave.streams.get(sid).unwrap().first)
+        };
+        let none = Extent::new(0, 0);
+        assert_eq!(belongs(none, 256, 0), Some(0), "he takes it up");
+        assert_eq!(belongs(none, 400, 0), Some(400), "144 pages behind it, which he did not read");
+        assert_eq!(belongs(none, 400, 1), Some(0), "another may have read those");
+        assert_eq!(belongs(Extent::new(350, 50), 400, 0), Some(350), "he came from there without a word");
+        assert_eq!(belongs(Extent::new(200, 200), 400, 0), Some(200), "and from within it");
+    }
+
+    /// Before three were left: two of 80 and of 96 pages, none taken up again.
+    #[test]
+    fn the_first_that_were_left_say_how_far_one_may_go() {
+        let after = |runs: &[u64], taken_up| {
+            let mut left = Left { left: runs.len() as u32, taken_up, ..Left::default() };
+            runs.iter().for_each(|&pages| left.lengths.push(pages));
+            move |came| left.may_go_on(came).map(|pages| pages.0)
+        };
+        let both = after(&[80, 96], 0);
+        assert_eq!([16, 95, 96, 101, 102].map(both), [Some(80), Some(1), Some(6), Some(1), None]);
+        assert_eq!((after(&[80], 0)(16), after(&[80, 96], 1)(16)), (None, None));
+    }
+
+    #[test]
+    fn runs_that_are_left_count_while_they_are_not_taken_up_again() {
+        let mut wave = opened();
+        let mut runs = |begins: &[u64]| {
+            begins.iter().for_each(|&begin| (begin..begin + 8).for_each(|page| read(&mut wave, page)));
+            let file = &wave.files[&FileId(0)];
+            (file.goes_from_run_to_run(), file.runs().longest())
+        };
+        // The fourth is left when the fifth begins, and how long it was is known when that is left.
+        assert_eq!(runs(&[10_000, 25_000, 47_000, 61_000]), (false, 0));
+        assert_eq!(runs(&[90_000]), (true, 8));
+        // One of four may be taken up, two may not.
+        assert_eq!(runs(&[10_008]), (true, 8));
+        assert_eq!(runs(&[25_008, 47_008]), (false, 0));
+    }
+
+    /// The last three lines of the picture at the top: strides after so many reads whose reader goes elsewhere, or where he went by.
+    #[test]
+    fn a_stride_rests_unless_its_reads_were_the_first_of_streams() {
+        let elsewhere = [700_321, 1_500_777];
+        let went_by = [1001, 2001];
+        for (reads, then, alive) in
+            [(3, elsewhere, 1), (3, went_by, 0), (PROVED_READS - 1, went_by, 0), (PROVED_READS, went_by, 1)]
+        {
+            let mut wave = opened();
+            (1..=reads).for_each(|k| read(&mut wave, k * 1000));
+            assert_eq!(wave.files[&FileId(0)].strides.len(), 1);
+            then.into_iter().for_each(|page| read(&mut wave, page));
+            assert_eq!(wave.files[&FileId(0)].strides.len(), alive, "after {reads} reads");
+        }
+    }
+
+    /// Four runs were asked for ahead of page 4000, and two were sent: a stride that rests has those, and its reader goes on with it when he
+    /// is heard of at the second.
+    #[test]
+    fn a_stride_that_rests_keeps_what_was_sent_for_it() {
+        let mut wave = opened();
+        (1..=3).for_each(|k| read(&mut wave, k * 1000));
+        for _ in 0..2 {
+            assert!(matches!(wave.poll(Nanos(1)), Some(Action::Fetch { .. })));
+        }
+        let stride = |wave: &Wave| {
+            let sid = wave.files[&FileId(0)].strides.values().next().copied().unwrap();
+            wave.streams.get(sid).map(|s| (s.next, s.frontier)).unwrap()
+        };
+        assert_eq!(stride(&wave), (4000, 8000));
+        [700_321, 1_500_777].into_iter().for_each(|page| read(&mut wave, page));
+        assert_eq!((stride(&wave), wave.active()), ((4000, 6000), 0));
+        read(&mut wave, 5000);
+        assert_eq!(stride(&wave).0, 6000);
+        assert!(wave.active() > 0);
+    }
+}

@@ -1,0 +1,147 @@
+//! R8: a reader who goes from run to run, always upwards or always downwards, so near to one another that what lies between comes sooner than
+//! his next read waits, reads on.
+//!
+//! ```text
+//! hdd: 8 ms carry 195 pages, so 170 between two runs are cheaper than the way, with something to spare
+//! members of an archive     6..29   160..178   320..370   487..508   654..700   808..
+//! between them                   131        142        117        146        108
+//! hops                            1          2          3          4  he reads on: one stream from 487 on
+//!
+//! s3: 30 ms carry 656 pages by one connection, so 574: what an index finds, 8 KiB here and there, 30 to 300 pages apart
+//! ```
+//!
+//! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. To a head
+//! each hop saves a way. Elsewhere it saves a wait, which rent (R11) would buy as well, so more are asked for, unless all that its reader read
+//! of late lies in one order. What lies between is fetched with the windows of the stream, and counts as read.
+//!
+//! He hops over marks, too. So they are as wide as he has hopped, and his window is pushed on by halves where others on a head bring a whole trip:
+//! else he is past the end of it before anybody hears of him, and the head has gone. Files of which memory holds a few are bought whole instead,
+//! once those before them have shown what they are (wholes.rs). Of several readers of a file one hops over what another reads; only where they
+//! all wait for one head are they taken for hops even so.
+
+use crate::units::{Extent, FileId};
+use crate::wave::Wave;
+use crate::wave::streams::locate::Place;
+use crate::wave::streams::stream::Course;
+
+/// Hops in a row that may be chance, where each saves a way of a head, or all that was read of late lies in one order;
+const CHANCE: u8 = 3;
+/// and elsewhere.
+const CHANCE_ELSEWHERE: u8 = 5;
+/// Reads that lie in one order, near or far, which is no chance.
+const SCAN: usize = 6;
+/// Of what the device carries while a read elsewhere waits, so much may lie between two runs, in eighths.
+const CHEAP_EIGHTHS: u64 = 7;
+
+impl Wave {
+    /// Where a read belongs that was found to belong at `place`: to the stream that its reader comes from, if he hops.
+    pub(in crate::wave) fn hop(&mut self, id: FileId, actor: u32, place: Place, pages: Extent) -> Place {
+        let Some(latest) = self.latest.get(&actor).filter(|l| l.file == id && !l.stays(place)) else {
+            return place;
+        };
+        let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
+            return place;
+        };
+        let Some(f) = self.files.get(&id).filter(|f| !self.fits_whole(f)) else { return place };
+        let head = self.is_head(f);
+        let pays = head || f.has_one_reader();
+        let cheap = if pays { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
+        let up = || pages.start.0.checked_sub(s.next);
+        let down = |low: u64| low.checked_sub(pages.end().0);
+        // Upwards counts up, downwards down.
+        let (gap, step) = match s.course {
+            Course::Forward => (up(), 1),
+            Course::Backward => (down(s.next), -1),
+            Course::Seed => up().map_or((down(s.first), -1), |gap| (Some(gap), 1)),
+            Course::Stride { .. } => (None, 1),
+        };
+        let gap = gap.filter(|&gap| gap <= cheap);
+        let before = if latest.hops.signum() == step { latest.hops } else { 0 };
+        let hops = if gap.is_some() { before.saturating_add(step) } else { 0 };
+        let sorted = |later: &u64, before: &u64| if step > 0 { later > before } else { later < before };
+        let scans = || latest.strays.all().get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted));
+        let chance = if head || scans() { CHANCE } else { CHANCE_ELSEWHERE };
+        if let Some(latest) = self.latest.get_mut(&actor) {
+            latest.hops = hops;
+        }
+        let Some(gap) = gap.filter(|_| hops.unsigned_abs() > chance && place == Place::Stray) else {
+            return place;
+        };
+        if let Some(s) = self.streams.get_mut(sid) {
+            // A mark that he cannot hop over.
+            (s.hops, s.skip) = (true, s.skip.max(gap));
+        }
+        Place::Continues(sid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use crate::wave::devices::device::tests::play;
+    use crate::wave::{Action, Config, Input, Wave};
+
+    /// Where the stream began that the last of `runs` belongs to, on a device that takes so many at once, and whether its reader hops. Somebody
+    /// else reads one page of the file first where there are `others`.
+    fn last_began_at(slots: usize, others: bool, runs: &[(u64, u64)]) -> (u64, bool) {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        wave.queue(0).device = play(slots, 8_000, 500);
+        if others {
+            let pages = Extent::new(200_000, 1);
+            wave.handle(Nanos(0), Input::Read { file: id, pages, actor: 1 });
+        }
+        let mut now = Nanos(0);
+        for &(start, end) in runs {
+            for page in (start..end).step_by(8) {
+                now.0 += 8_000_000;
+                let pages = Extent::new(page, (end - page).min(8));
+                wave.handle(now, Input::Read { file: id, pages, actor: 0 });
+                while let Some(Action::Fetch { id, .. }) = wave.poll(now) {
+                    wave.handle(now, Input::Skipped { fetch: id });
+                }
+                wave.check();
+            }
+        }
+        let stream = wave.latest[&0].stream.expect("a stream");
+        let stream = wave.streams.get(stream).expect("it is there");
+        (stream.first, stream.hops)
+    }
+
+    /// What an index finds, read upwards and downwards: reads of two pages, never equally far apart.
+    #[test]
+    fn what_an_index_finds_is_read_through() {
+        let gaps = [60, 131, 45, 90, 20, 110, 75, 100];
+        let up = |reads: usize| {
+            let starts = gaps[..reads].iter().scan(1000, |at, gap| Some(core::mem::replace(at, *at + gap)));
+            starts.map(|at| (at, at + 2)).collect::<alloc::vec::Vec<(u64, u64)>>()
+        };
+        let down = |reads| {
+            up(reads).into_iter().map(|(from, to)| (9000 - to, 9000 - from)).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!([last_began_at(16, false, &up(6)).1, last_began_at(16, false, &up(7)).1], [false, true]);
+        assert_eq!(
+            [last_began_at(16, false, &down(6)).1, last_began_at(16, false, &down(7)).1],
+            [false, true]
+        );
+        assert!(!last_began_at(16, true, &up(7)).1, "one may hop over what another reads");
+        assert_eq!([last_began_at(1, false, &down(4)).1, last_began_at(1, false, &down(5)).1], [false, true]);
+    }
+
+    /// The picture at the top.
+    #[test]
+    fn who_hops_reads_on() {
+        let members = [(6, 29), (160, 178), (320, 370), (487, 508), (654, 700), (808, 830)];
+        assert_eq!(last_began_at(1, false, &members), (487, true));
+        assert_eq!(last_began_at(1, false, &members[..4]), (487, false), "three may be chance");
+        assert_eq!(last_began_at(1, true, &members), (487, true), "a head is one for all");
+        assert_eq!(last_began_at(16, false, &members), (808, false), "elsewhere five may be");
+        let mut too_far = members;
+        too_far[3] = (487 + 60, 508 + 60);
+        assert_eq!(
+            last_began_at(1, false, &too_far),
+            (808, false),
+            "177 pages are farther than 170, and the count begins anew"
+        );
+    }
+}

@@ -1,0 +1,479 @@
+//! R2, R4-R7: which stream does a read belong to, and how does that move on? What one begins that belongs to none says begin.rs, whether it
+//! only looks ahead look.rs.
+//!
+//! ```text
+//! one file, streams expected at     120        |300 ... fetched ... 364|        900 (stride +64)
+//! read 120  R2 continues            ^
+//! read 119  R5 read again, or late  ^
+//! read 340  R2 skipped quietly to               ^
+//! read 370  R5 past a hole of 6 of 64, no more than a quarter            ^
+//! read 350  R5 past an unseen mark at 340, by no more than that; the second time in a row, by more than a way is worth, no more  ^
+//! read 900  R7 stride                                                             ^
+//! read 908  R7 beside it: that stride ends, and one goes on from there (aside.rs)
+//! a stream that has come down to 700: read 699 R6, read 700 R5 read again, as who reads unaligned does
+//! read 57   page 56 was read before: R4 context, a stream whose record is gone
+//! read 5000 nothing: it begins something (begin.rs); if another ends at 5000, R6
+//! ```
+
+use crate::table::PageBit;
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::view::View;
+use crate::wave::lately::Lately;
+use crate::wave::streams::stream::{Course, NEVER, Stream, StreamId, UNTOLD_MAX};
+use crate::wave::stride::columns::Column;
+use crate::wave::{File, Latest, Wave};
+
+/// Predecessors looked at before a read is called a stray: random reads may lie between a stream and its window's end.
+const LOOKS_MAX: usize = 4;
+/// Pages by which a read may lie beside a run of a stride and belong to it, since reads are not aligned.
+const PLAY: u64 = 1;
+/// Runs of a stride that may have been read quietly since the last that was told.
+const QUIET_MAX: u64 = 4096;
+/// Pages of history looked at for R4.
+pub(in crate::wave) const HISTORY_MAX: PageCount = PageCount(512);
+/// How far ahead the stream may be that another follows: 64 MiB, as much as most windows have.
+const FOLLOW_MAX: u64 = 16_384;
+/// Marks in a row that a reader has overlooked, each time by more than a way would cost, when he is not taken any more to have read up
+/// to where he is: one may be chance.
+const OVERLOOKED_MAX: u8 = 2;
+/// What its reader has read without a word since a read that is told late, at most: 64 MiB.
+const LATE_MAX: u64 = 16_384;
+/// Threads remembered.
+const ACTORS_MAX: usize = 4096;
+
+/// Where a read was found to belong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::wave) enum Place {
+    /// It pushes the stream on.
+    Continues(StreamId),
+    /// It was expected earlier, or is read again: nothing moves.
+    Repeats(StreamId),
+    /// It begins a stream whose first reads are only remembered by the cache, so many pages of them; 0 where they are gone.
+    History(u64),
+    /// Nothing is known of it.
+    Stray,
+}
+
+impl Latest {
+    /// Whether a read that belongs at `place` is of the stream that it was in.
+    pub(in crate::wave) fn stays(&self, place: Place) -> bool {
+        match place {
+            Place::Continues(sid) => Some(sid) == self.stream,
+            Place::Repeats(_) => true,
+            Place::History(_) | Place::Stray => false,
+        }
+    }
+}
+
+/// Whether page `q` is, give or take `play`, one of `next`, `next + period`, ... up to `frontier`.
+pub(in crate::wave) fn on_stride(q: u64, next: u64, frontier: u64, period: i64, play: u64) -> bool {
+    let (way, reach, length) = if period > 0 {
+        (q.saturating_add(play).checked_sub(next), frontier.saturating_sub(next), period.unsigned_abs())
+    } else {
+        (next.saturating_add(play).checked_sub(q), next.saturating_sub(frontier), period.unsigned_abs())
+    };
+    way.is_some_and(|way| way <= reach.saturating_add(2 * play) && way % length <= 2 * play)
+}
+
+impl File {
+    /// Whether a page was read since it was fetched last.
+    pub(in crate::wave) fn read_since(&self, page: u64) -> bool {
+        let known = self.table.state(PageIndex(page));
+        known.used && !known.ahead
+    }
+
+    /// Where those pages begin that were read and lie right before `page`, so many at most; `page` itself where there are none.
+    pub(in crate::wave) fn read_from(&self, page: u64, most: PageCount) -> u64 {
+        let before = Extent::between(PageIndex(page).back(most), PageIndex(page));
+        let run = self.table.runs(PageBit::Used, before).last().filter(|run| run.end() == before.end());
+        run.map_or(page, |run| run.start.0)
+    }
+
+    /// Strides expected around a page, give or take one: the nearest below, then the nearest above.
+    pub(in crate::wave) fn strides_near(&self, page: u64) -> impl Iterator<Item = StreamId> + '_ {
+        let below = self.strides.range(..=page.saturating_add(1)).rev().take(LOOKS_MAX);
+        let above = self.strides.range(page..).take(LOOKS_MAX);
+        below.chain(above).map(|(_, &sid)| sid)
+    }
+}
+
+impl Wave {
+    pub(in crate::wave) fn place(&self, id: FileId, pages: Extent) -> Place {
+        let Some(f) = self.files.get(&id) else { return Place::Stray };
+        let (q, n) = (pages.start.0, pages.count.0);
+        if let Some(sid) = self.on_whole_run(f, pages) {
+            return Place::Repeats(sid);
+        }
+        // Upwards: the streams expected at or before q, nearest first.
+        for (&next, &sid) in f.forward.range(..=q).rev().take(LOOKS_MAX) {
+            let Some(s) = self.streams.get(sid) else { continue };
+            let slack = (s.out() / 4).max(s.skip).max(s.block);
+            let reach = match s.course {
+                Course::Forward => s.frontier.max(next) + slack,
+                _ => next,
+            };
+            // A reader that came here page by page has passed the mark, and was seen; or it was past it already when the
+            // mark was set, and then it has read the page before. Out of order, it is not far past it.
+            let passed = Extent::between(PageIndex(next), PageIndex(q));
+            // Where all is told, it has skipped what lies between and was not.
+            let skipped = f.told_all
+                && passed.count.0 > UNTOLD_MAX
+                && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX.max(s.block);
+            let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
+            // Who hops has passed a mark that was set behind him, and need not have read the page before.
+            let behind = if s.hops { s.out() } else { slack };
+            let near = q == unseen || q - unseen <= behind && s.overlooked < OVERLOOKED_MAX;
+            if q <= reach && !skipped && (near || f.read_since(q - 1)) {
+                return Place::Continues(sid);
+            }
+        }
+        // Just behind an expectation: read again, unaligned, retried, or late among reordered ones.
+        if let Some((&next, &sid)) = f.forward.range(q + 1..).next()
+            && let Some(s) = self.streams.get(sid)
+        {
+            let slack = (s.out() / 4).max(s.request).max(s.block).max(1);
+            if q + n > next && q >= s.first && next - q <= slack.max(n) {
+                return Place::Continues(sid);
+            }
+            // Of several readers one may come to what lies before where another began; who reads alone goes down.
+            let late = q >= s.first || s.course == Course::Forward && !f.has_one_reader();
+            if q + n <= next && next - q <= slack && late {
+                return Place::Repeats(sid);
+            }
+            // Told late: what it has read quietly since then has moved its stream on already.
+            let since = Extent::between(PageIndex(q), PageIndex(next));
+            if s.course == Course::Forward
+                && q >= s.first
+                && since.count.0 <= LATE_MAX
+                && f.table.count(PageBit::Used, since) == since.count
+                && f.table.resident(pages) == pages.count
+            {
+                return Place::Repeats(sid);
+            }
+        }
+        // Downwards: the stream whose lowest page is where this read ends, within it where reads are not aligned, or a
+        // little above.
+        if let Some((&low, &sid)) = f.backward.range(q + 1..).next()
+            && let Some(s) = self.streams.get(sid)
+            && low.saturating_sub(q + n)
+                <= if s.course == Course::Backward { (s.out() + s.out() / 4).max(s.block) } else { 0 }
+        {
+            return Place::Continues(sid);
+        }
+        // Just above it: read again, unaligned, or retried.
+        if let Some((&low, &sid)) = f.backward.range(..=q).next_back()
+            && let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Backward)
+            && q - low <= (s.out() / 4).max(s.request).max(s.block).max(1)
+            && q + n <= s.first
+            && (s.block > 0 || f.table.resident(pages) == pages.count)
+        {
+            return Place::Repeats(sid);
+        }
+        let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
+        if used_before {
+            // What was bought (R11) is there whether anybody read it or not: only what was read is history.
+            let history = if f.told_all || f.density.was_bought(PageIndex(q - 1)) {
+                q - f.read_from(q, HISTORY_MAX)
+            } else {
+                f.table.history(PageIndex(q), HISTORY_MAX).0
+            };
+            return Place::History(history);
+        }
+        // Strides; some of the runs may have been read quietly.
+        for sid in f.strides_near(q) {
+            if let Some(s) = self.streams.get(sid)
+                && let Course::Stride { period, .. } = s.course
+                && on_stride(q, s.next, s.frontier, period, PLAY)
+            {
+                return Place::Continues(sid);
+            }
+        }
+        Place::Stray
+    }
+
+    /// R7: the stride whose latest run was fetched with what its reader reads on behind it, if that holds `pages`; or if they are
+    /// its last page, give or take one, where reads are not aligned.
+    fn on_whole_run(&self, f: &File, pages: Extent) -> Option<StreamId> {
+        let holds = |&sid: &StreamId| {
+            self.streams.get(sid).and_then(Stream::latest_whole).is_some_and(|whole| {
+                let inside = pages.start >= whole.start && pages.end() <= whole.end();
+                let last = pages.end().0.abs_diff(whole.end().0) <= 1;
+                last && pages.count.0 == 1 || inside && f.table.resident(pages) == pages.count
+            })
+        };
+        f.strides_near(pages.start.0).find(holds)
+    }
+
+    /// Moves the stream over `pages`, or turns a seed into what it has become.
+    pub(in crate::wave) fn advance(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let (id, q, n) = (s.file, pages.start.0, pages.count.0);
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let (was_seed, serial, guessed) = (s.course == Course::Seed, s.serial, s.ahead > 0);
+        let (old_next, old_first) = (s.next, s.first);
+        let mut skipped = (0, 0i64, 0);
+        let run_before = s.latest_run();
+        s.request = n;
+        s.touched(now);
+        if s.reads == 3 {
+            f.third_newest = f.third_newest.max(serial);
+            f.early -= u32::from(core::mem::take(&mut s.early));
+        }
+        match s.course {
+            Course::Seed if q < s.first => {
+                f.forward.remove(&s.next);
+                f.backward.remove(&s.first);
+                s.course = Course::Backward;
+                s.first = s.next;
+                s.next = q;
+                s.frontier = q;
+                f.backward.insert(q, sid);
+            }
+            Course::Seed | Course::Forward => {
+                if was_seed {
+                    f.backward.remove(&s.first);
+                    s.course = Course::Forward;
+                }
+                let next = f.come_up_to(s, pages);
+                if s.block == 0 && q > s.frontier.max(old_next) {
+                    s.skip = s.skip.max(q - s.frontier.max(old_next));
+                }
+                // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 has not.
+                let between = Extent::between(PageIndex(old_next), PageIndex(q));
+                let overlooked = f.table.runs(PageBit::Mark, between).next().is_some()
+                    && !f.read_since(q - 1)
+                    && self.queues.get(&f.device).is_none_or(|q| between.count.0 > q.device.unit_pages());
+                s.overlooked = if overlooked { s.overlooked.saturating_add(1) } else { 0 };
+                f.forward.remove(&old_next);
+                s.next = next;
+                s.frontier = s.frontier.max(s.next);
+                f.forward.insert(s.next, sid);
+            }
+            Course::Backward => {
+                f.backward.remove(&old_next);
+                s.next = f.come_down_to(s, pages);
+                s.frontier = s.frontier.min(s.next);
+                f.backward.insert(s.next, sid);
+            }
+            Course::Stride { period, run } => {
+                skipped = (old_next, period, run);
+                f.strides.remove(&old_next);
+                let next = q.checked_add_signed(period).unwrap_or(u64::MAX);
+                s.next = next;
+                if (period > 0 && s.frontier < next) || (period < 0 && s.frontier > next) {
+                    s.frontier = next;
+                }
+                f.strides.insert(next, sid);
+            }
+        }
+        if was_seed {
+            self.counters.streams += 1;
+            if guessed && let Some(f) = self.files.get_mut(&id) {
+                f.guesses_kept += 1;
+            }
+            self.went_on(id, serial);
+        }
+        // So were the runs of a stride between the one expected and this one.
+        let (from, period, run) = skipped;
+        if period != 0 {
+            let way = q as i64 - from as i64 + PLAY as i64 * period.signum();
+            let runs = ((way / period).max(0) as u64).min(QUIET_MAX);
+            if let Some(s) = self.streams.get_mut(sid) {
+                s.reads += runs;
+            }
+            self.pass_runs(now, id, Extent::new(from, run), period, runs);
+            // Did its reader go on where the run before ended?
+            let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
+            if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
+                s.followed += 1;
+            }
+            // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
+            let before = from.saturating_add_signed(-period);
+            let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
+            let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
+            self.dead += passed;
+        }
+        // Pages that were passed quietly inside the window were read.
+        let passed = match self.streams.get(sid).map(|s| (s.course, s.next)) {
+            Some((Course::Forward, next)) => Extent::between(PageIndex(old_next), PageIndex(q.min(next))),
+            Some((Course::Backward, next)) if !was_seed => {
+                Extent::between(PageIndex((q + n).max(next)), PageIndex(old_next.min(old_first)))
+            }
+            _ => Extent::new(0, 0),
+        };
+        if !passed.is_empty() {
+            let quiet: alloc::vec::Vec<Extent> = self.files[&id].table.runs(PageBit::Ahead, passed).collect();
+            for run in quiet {
+                self.use_pages(id, run);
+            }
+        }
+        self.mark_active(now, sid);
+    }
+
+    /// So many runs of a stride were read quietly, `first` and those behind it; [`QUIET_MAX`] are believed.
+    pub(in crate::wave) fn pass_runs(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        first: Extent,
+        period: i64,
+        runs: u64,
+    ) {
+        for k in 0..runs.min(QUIET_MAX) as i64 {
+            let passed = Extent::new((first.start.0 as i64 + k * period).max(0) as u64, first.count.0);
+            self.use_pages(id, passed);
+            self.sow(now, id, passed, None);
+        }
+    }
+
+    /// R5: whether a stream follows another: everything up to where that one is has been asked for, so it reads nothing that
+    /// the other does not read before it. They are one reader out of order, or two in line; one window serves both.
+    pub(in crate::wave) fn follows(&mut self, sid: StreamId) -> bool {
+        let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Forward) else { return false };
+        let Some(f) = self.files.get(&s.file) else { return false };
+        let leads = |t: &&StreamId| self.streams.get(**t).is_some_and(|t| t.course == Course::Forward);
+        let within = s.next + 1..s.frontier.max(s.next) + 1;
+        let beyond = within.end..within.end.max(s.next + FOLLOW_MAX);
+        let found = f.forward.range(within).next_back().or_else(|| f.forward.range(beyond).next());
+        let found = found.filter(|(_, t)| leads(t));
+        let asked_up_to =
+            |lead: u64| f.table.next_hole(PageIndex(s.next), PageCount(lead - s.next)).0 >= lead;
+        let follows = found.is_some_and(|(&lead, _)| asked_up_to(lead));
+        if follows && let Some(s) = self.streams.get_mut(sid) {
+            let counted = (core::mem::replace(&mut s.epoch, NEVER), core::mem::take(&mut s.epoch_before));
+            let in_bought = s.in_bought;
+            self.not_active(counted, in_bought);
+        }
+        follows
+    }
+
+    /// Remembers what `actor` reads, and what was known of it, until it says how long that took. If that is another file than before, it
+    /// has left that one.
+    pub(in crate::wave) fn remember(
+        &mut self,
+        actor: u32,
+        id: FileId,
+        pages: Extent,
+        stream: Option<StreamId>,
+    ) {
+        let Some(f) = self.files.get(&id) else { return };
+        let missing = pages.count.0 - f.table.resident(pages).0;
+        let late = f.table.count(PageBit::InFlight, pages).0 > 0;
+        let believed = f.table.count(PageBit::Present, pages) == pages.count
+            && f.table.count(PageBit::Ahead, pages).0 > 0;
+        let behind = self.queues.get(&f.device).is_some_and(|queue| queue.stands_before(id, pages.start));
+        if self.latest.len() >= ACTORS_MAX && !self.latest.contains_key(&actor) {
+            for actor in self.latest.keys().copied().collect::<alloc::vec::Vec<u32>>() {
+                self.waits_no_more(actor);
+            }
+            self.latest.clear();
+            self.files.values_mut().for_each(|f| f.readers = 0);
+        }
+        let before = self.latest.get(&actor).map(|l| l.file);
+        if before != Some(id) {
+            if let Some(f) = before.and_then(|before| self.files.get_mut(&before)) {
+                f.readers -= 1;
+            }
+            if let Some(f) = self.files.get_mut(&id) {
+                f.readers += 1;
+            }
+        }
+        let entry = self.latest.entry(actor).or_insert_with(|| Latest {
+            file: id,
+            pages,
+            missing,
+            late,
+            believed,
+            behind,
+            stream,
+            came_at: pages.start,
+            look: None,
+            stride: None,
+            off_stride: 0,
+            strays: Lately::default(),
+            hops: 0,
+            column: Column::default(),
+            taken: Lately::default(),
+        });
+        entry.file = id;
+        let left = before.filter(|&before| before != id);
+        if left.is_some() {
+            (entry.strays, entry.stride, entry.off_stride) = (Lately::default(), None, 0);
+            (entry.column, entry.taken) = (Column::default(), Lately::default());
+            entry.came_at = pages.start;
+        }
+        (entry.pages, entry.missing) = (pages, missing);
+        (entry.late, entry.believed, entry.behind, entry.stream) = (late, believed, behind, stream);
+        if let Some(left) = left {
+            self.leave_file(left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+    use crate::wave::devices::device::tests::play;
+    use crate::wave::streams::stream::Streams;
+    use crate::wave::streams::stream::tests::{buy_region, fetched_ahead};
+    use crate::wave::{Config, Input};
+
+    /// On a head of 8 ms, which carries 195 pages in the time of a way: windows of `pages`, with the mark 16 before the end; somebody had read
+    /// all of it before. Says which of three reads behind such windows, none of which told of anything in them, belongs to the stream.
+    fn belongs(pages: u64) -> [bool; 3] {
+        let (mut wave, sid) = fetched_ahead(Extent::new(1000, pages), 1000 + pages - 16);
+        wave.queue(0).device = play(1, 8_000, 500);
+        wave.queue(0).device.timed_alone(Nanos::from_ms(8));
+        [1, 2, 3].map(|window| {
+            let at = 1000 + window * pages;
+            let f = wave.files.get_mut(&FileId(0)).unwrap();
+            f.table.set(PageBit::Used, Extent::new(at - pages, pages));
+            let belongs = wave.place(FileId(0), Extent::new(at, 8)) == Place::Continues(sid);
+            wave.advance(Nanos(window), sid, Extent::new(at, 8));
+            let next = Extent::new(at, pages);
+            let f = wave.files.get_mut(&FileId(0)).unwrap();
+            for bit in [PageBit::Present, PageBit::Ahead] {
+                f.table.set(bit, next);
+            }
+            f.table.set(PageBit::Mark, Extent::new(at + pages - 16, 1));
+            wave.unread += pages;
+            wave.streams.get_mut(sid).unwrap().frontier = next.end().0;
+            belongs
+        })
+    }
+
+    /// iozone's stride: 16 pages in every 272, a gap dearer than a way, behind those of the round before.
+    #[test]
+    fn who_overlooks_mark_after_mark_has_not_read_what_lies_between() {
+        assert_eq!(belongs(816), [true, true, false]);
+        assert_eq!(belongs(195), [true; 3], "no farther than a way costs");
+    }
+
+    /// What is there before a read says that somebody has come so far; but of a bought region all is there.
+    #[test]
+    fn of_what_was_bought_only_what_was_read_is_history() {
+        let (mut wave, _) = fetched_ahead(Extent::new(1000, 100), 1099);
+        buy_region(&mut wave);
+        wave.files.get_mut(&FileId(0)).unwrap().table.set(PageBit::Used, Extent::new(1040, 1));
+        wave.streams = Streams::default();
+        let place = |page| wave.place(FileId(0), Extent::new(page, 8));
+        assert_eq!((place(1041), place(2188)), (Place::History(41), Place::History(8)));
+        wave.files.get_mut(&FileId(0)).unwrap().table.clear(PageBit::Present, Extent::new(1000, 100));
+        let place = wave.place(FileId(0), Extent::new(1041, 8));
+        assert_eq!(place, Place::History(0), "what is gone is no part of the run");
+    }
+
+    /// Every sixteenth page, and one of them read a page early: the runs before it were read without a word, all of them.
+    #[test]
+    fn a_run_that_is_a_page_early_is_counted_with_those_before() {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let s = Stream::stride(id, Extent::new(32, 1), 16, Nanos(0)).unwrap();
+        let sid = wave.adopt(Nanos(0), s).unwrap();
+        assert_eq!(wave.streams.get(sid).unwrap().next, 48);
+        wave.advance(Nanos(1), sid, Extent::new(95, 1));
+        let f = &wave.files[&id];
+        assert_eq!([48, 64, 80].map(|page| f.table.has(PageBit::Used, PageIndex(page))), [true; 3]);
+    }
+}

@@ -1,0 +1,17 @@
+//! Whose read is it? What is remembered of one reader's progress, where a read belongs, and when a run begins and ends.
+//!
+//! ```text
+//! read --> locate: goes on, repeats, history, stray --> begin: a seed, a stream resumed, a stride
+//!          blocks, hops: another order, short gaps      quiet: reads that nobody told
+//!          look: who looks ahead                        ends, sweep: left, over, silent
+//! ```
+
+pub(in crate::wave) mod begin;
+pub(in crate::wave) mod blocks;
+pub(in crate::wave) mod ends;
+pub(in crate::wave) mod hops;
+pub(in crate::wave) mod locate;
+pub(in crate::wave) mod look;
+pub(in crate::wave) mod quiet;
+pub(in crate::wave) mod stream;
+pub(in crate::wave) mod sweep;

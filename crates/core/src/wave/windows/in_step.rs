@@ -1,0 +1,307 @@
+//! R10: streams of one file that go in step, and what those before say of those behind.
+//!
+//! Twelve readers of one file take turns. Each read of the first round is the first of a stream, a seed, and may as well be a
+//! read at random. In the second round those that go on say what the others will do (`tests/wave/r10-in-step.txt` owns it):
+//!
+//! ```text
+//! seeds, oldest first      A B C D E F G H I J K L
+//! second reads of A, B     x x                            two may be a coincidence: no more than their own windows
+//! second read of C         x x x o o o o                  opens four that wait: D to G
+//! second read of D         x x x x o o o o o o o o        and twice as many and four: H to L, which is all of them
+//! ```
+//!
+//! Streams in step come to the end of what is out one after the other. Where one has waited, those that have nothing left are looked
+//! after with it, by a head those on its way: it has gone on, and so will they, though other runs ended just there. Rows of a matrix in a
+//! file whose records are of 16 pages: nothing is fetched ahead of any at its 16th page (R9). The first waits for its 17th, and for its
+//! 18th; the other 63 do not.
+//!
+//! A seed is passed over where one sown after it is read a third time: its turn would have come before. It ends where fewer than half
+//! of the 64 seeds up to the newest that went on did, 64 before that one, and 64 behind: what was sown later may be another reader's. Rows of a
+//! matrix whose first read nobody has told are opened without a number, and say nothing of those that have one.
+
+use crate::decision::{Pattern, Why};
+use crate::units::{Extent, FileId, Nanos, PageIndex};
+use crate::wave::memory::shares::AHEAD_MIN;
+use crate::wave::plan::Asked;
+use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::windows::reach::FEW;
+use crate::wave::{File, Wave};
+use alloc::vec::Vec;
+
+/// Streams that are looked at when one of their file has waited,
+const SISTERS_MAX: usize = 256;
+/// unless so many in a row have windows: then they were looked at a moment ago.
+const LOOKED_AFTER: usize = 16;
+/// Seeds that are opened behind the newest that went on, and before it.
+const NEAR_MAX: u64 = 64;
+/// Seeds in a row that did not go on, after which runs are over.
+const LATEST: u64 = 8;
+/// Once in so many times it may be chance that somebody comes back, and is taken for it.
+const CHANCE: u64 = 64;
+
+/// R2: whether a reader may have come back to a run by chance, after so many reads of a file of `end` pages: as many at random come to the
+/// `count` pages behind a run once in [`CHANCE`] times. Who reads each block of a file once, in random order, comes to all of them in the end.
+///
+/// A file of 1 GiB is 262,144 pages: reads of four pages are a run of their own up to 1,024 reads later. 512 streams in turn are.
+pub(in crate::wave) fn by_chance(reads: u64, count: u64, end: u64) -> bool {
+    reads.saturating_mul(count).saturating_mul(CHANCE) > end
+}
+
+impl File {
+    /// Whether one of the latest seeds went on: of eight, or of two of each of so many readers, whose turn may not have come.
+    pub(in crate::wave) fn goes_on_of_late(&self, readers: usize) -> bool {
+        self.sown < self.fates_newest + LATEST.max(2 * readers as u64)
+    }
+}
+
+impl Wave {
+    /// The seed sown as number `serial` went on.
+    pub(in crate::wave) fn went_on(&mut self, id: FileId, serial: u64) {
+        let Some(f) = self.files.get_mut(&id).filter(|_| serial > 0) else { return };
+        if serial > f.fates_newest {
+            f.fates = f.fates.checked_shl((serial - f.fates_newest).min(64) as u32).unwrap_or(0) | 1;
+            f.fates_newest = serial;
+        } else if f.fates_newest - serial < 64 {
+            f.fates |= 1 << (f.fates_newest - serial);
+        }
+    }
+
+    /// R4's caution (2013, spec 4.3): where reads fall thick at random, two neighbours are a coincidence. So they are taken
+    /// for while fewer than one in eight of the seeds up to the newest that went on did; a third read in order counts.
+    pub(in crate::wave) fn coincidence(&self, id: FileId) -> bool {
+        let f = &self.files[&id];
+        let seeds = f.fates_newest.min(64);
+        seeds >= 16 && 8 * u64::from(f.fates.count_ones()) < seeds
+    }
+
+    /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
+    /// newest that went on did.
+    pub(in crate::wave) fn open_in_step(&mut self, now: Nanos, id: FileId, pages: Extent) {
+        if self.holds_back() {
+            return;
+        }
+        let Some(f) = self.files.get_mut(&id) else { return };
+        let went_on = f.fates.count_ones();
+        if f.goes_from_run_to_run() || went_on < 3 || 2 * u64::from(went_on) < f.fates_newest.min(64) {
+            return;
+        }
+        while f
+            .seeds
+            .front()
+            .is_some_and(|&sid| self.streams.get(sid).is_none_or(|s| s.course != Course::Seed))
+        {
+            f.seeds.pop_front();
+            f.opened = f.opened.saturating_sub(1);
+        }
+        // Those far before it have not gone on, and will not.
+        let far =
+            |sid: &StreamId| self.streams.get(*sid).is_none_or(|s| s.serial + NEAR_MAX <= f.fates_newest);
+        let opened = f.opened.min(f.seeds.len());
+        let from = opened + f.seeds.range(opened..).take_while(|&sid| far(sid)).count();
+        let to = (2 * from + 4).min(f.seeds.len());
+        let near =
+            |sid: &&StreamId| self.streams.get(**sid).is_none_or(|s| s.serial <= f.fates_newest + NEAR_MAX);
+        let waiting: Vec<StreamId> = f.seeds.range(from..to).take_while(near).copied().collect();
+        f.opened = from + waiting.len();
+        let passed = f.third_newest;
+        for sid in waiting {
+            if self.streams.get(sid).is_some_and(|s| s.serial > passed) {
+                self.open_seed(now, sid, pages, Why("R10 in step"));
+            }
+        }
+    }
+
+    /// A seed that waits for its second read has four pages ahead for each of its first, because of a read of `pages` elsewhere.
+    pub(in crate::wave) fn open_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
+        let waits = |s: &&mut Stream| s.course == Course::Seed && s.ahead == 0;
+        let Some(s) = self.streams.get_mut(sid).filter(waits) else { return };
+        s.ahead = (4 * s.request).max(AHEAD_MIN);
+        let (id, start, ahead, next) = (s.file, s.frontier, s.ahead, s.next);
+        let end = next + ahead.min(self.speculation_share(&self.files[&id]));
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        s.frontier = s.frontier.max(end);
+        let window = Extent::between(PageIndex(start), PageIndex(end));
+        let mark = Some(Extent::new(start, 1));
+        let asked = Asked { read: pages, window, mark, pattern: Pattern::Context, why, urgent: true };
+        self.fetch(now, sid, asked);
+    }
+
+    /// R10: streams that go in step come to the end of what is out one after the other. When one has waited, those behind it
+    /// whose windows are small are not left to wait in their turn.
+    pub(in crate::wave) fn plan_sisters(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        // Among so many that a few pages are all that each may have, there is nothing to look after.
+        let Some(s) = self.streams.get(sid).filter(|_| !self.holds_back()) else { return };
+        let Some(f) = self.files.get(&s.file) else { return };
+        // Who is alone and reads on has waited for what is being carried, which says nothing of others.
+        if self.glides(f, s) {
+            return;
+        }
+        if self.share().min(self.speculation_share(f)) <= 2 * FEW {
+            return;
+        }
+        let (came, request, overlaps) = (s.progress(), s.request, self.overlaps(f));
+        // Where it has come farther than any that ended, it will not have stopped at its next page.
+        let ended = if f.runs().known() { f.runs() } else { &self.lengths };
+        let goes_on = if ended.known() && came > ended.longest() { came + request } else { came };
+        let alone = f.goes_from_run_to_run();
+        // To a head each is a trip, made as soon when its reader comes, but for what lies on its way.
+        let way = if self.is_head(f) { self.unit(f) } else { u64::MAX };
+        let behind = s.next.saturating_add(1);
+        let behind = behind..behind.saturating_add(way);
+        let before = s.next.saturating_sub(way)..s.next;
+        let sisters = f.forward.range(behind).chain(f.forward.range(before)).take(SISTERS_MAX);
+        let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
+        for &sister in sisters.map(|(_, sister)| sister) {
+            let forward =
+                self.streams.get(sister).filter(|s| s.course == Course::Forward && !(s.left && alone));
+            if forward.is_some_and(|s| s.out() <= FEW.max(2 * s.request) && !self.outlived(s, s.next)) {
+                short.push(sister);
+                looked_after = 0;
+            } else {
+                looked_after += 1;
+            }
+            if looked_after == LOOKED_AFTER {
+                break;
+            }
+        }
+        for sister in short {
+            // About as far as the one that waited, it goes on as that did, whatever runs ended there.
+            let progress = self.streams.get(sister).map_or(0, Stream::progress);
+            let came = if overlaps && progress + request >= came { goes_on.max(progress) } else { progress };
+            self.plan_stream_as(now, sister, pages, Why("R10 in step"), came);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bytes, PageCount};
+    use crate::wave::devices::device::Device;
+    use crate::wave::devices::device::tests::{gliding, play};
+    use crate::wave::{Config, Input};
+
+    /// The eighth seed since one that went on, and of 16 readers the 32nd, says that runs are over.
+    #[test]
+    fn runs_are_over_when_nobody_has_gone_on_for_two_turns() {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let mut goes_on = |sown: u64, readers: usize| {
+            let f = wave.files.get_mut(&id).unwrap();
+            (f.sown, f.fates_newest) = (100 + sown, 100);
+            f.goes_on_of_late(readers)
+        };
+        assert_eq!([7, 8].map(|sown| goes_on(sown, 1)), [true, false]);
+        assert_eq!([31, 32].map(|sown| goes_on(sown, 16)), [true, false]);
+    }
+
+    /// 400 first reads of a column, and eight second ones. A row that is opened behind them, of which no first read was told, goes on as well: it
+    /// says nothing of the 400, or who reads their second pages would be taken to come back by chance, 392 times.
+    #[test]
+    fn a_row_that_nobody_began_says_nothing_of_seeds() {
+        let coincidence = |serial: fn(u64) -> u64| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 32) });
+            let read = |row: u64| Extent::new(1000 * row, 2);
+            for row in 1..=400 {
+                wave.sow(Nanos(0), id, read(row), None).unwrap();
+            }
+            (1..=8).for_each(|serial| wave.went_on(id, serial));
+            let row = wave.sow_as(Nanos(0), id, read(401), None, serial(401)).unwrap();
+            let serial = wave.streams.get(row).unwrap().serial;
+            wave.went_on(id, serial);
+            wave.went_on(id, 9);
+            wave.coincidence(id)
+        };
+        assert!(!coincidence(|_| 0));
+        assert!(coincidence(|sown| sown), "numbered it would");
+    }
+
+    /// The last example at the top: one row has come `came` pages, the others `progress`, and records of 16 pages ended here. What is asked
+    /// for of each of those.
+    fn ahead_of_sisters(slots: usize, came: u64, progress: u64) -> PageCount {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.queue(0).device = play(slots, 30_000, 500);
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        wave.counters.pages_used = 100_000;
+        (0..64).for_each(|_| wave.witness(id, 16, false));
+        let mut rows = (0..3).map(|row| {
+            let mut s = Stream::seed(id, 1000 * row, if row == 0 { came } else { progress }, Nanos(0));
+            (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
+            wave.adopt(Nanos(0), s).unwrap()
+        });
+        let first = rows.next().unwrap();
+        rows.for_each(drop);
+        wave.plan_sisters(Nanos(0), first, Extent::new(came - 1, 1));
+        let asked: alloc::vec::Vec<_> = wave.take_trace().collect();
+        assert!([0, 2].contains(&asked.len()), "both or none: {asked:?}");
+        asked.first().map_or(PageCount(0), |e| e.decision.window.size)
+    }
+
+    /// The example beside it; and a run of four pages a read, to which somebody comes back after so many reads elsewhere, twice: whether that
+    /// is taken for chance, and for what is asked then.
+    #[test]
+    fn who_comes_back_after_many_reads_elsewhere_may_have_come_by_chance() {
+        assert_eq!([512, 1024, 1025].map(|reads| by_chance(reads, 4, 262_144)), [false, false, true]);
+        let back = |elsewhere: u64| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.queue(0).device = play(16, 1_000, 500);
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+            let mut s = Stream::seed(id, 1000, 64, Nanos(0));
+            (s.course, s.reads, s.request, s.told) = (Course::Forward, 16, 4, 1);
+            let sid = wave.adopt(Nanos(0), s).unwrap();
+            wave.files.get_mut(&id).unwrap().told = elsewhere;
+            [1064, 1068].map(|page| {
+                wave.handle(Nanos(1), Input::Read { file: id, pages: Extent::new(page, 4), actor: 0 });
+                wave.check();
+                (wave.streams.get(sid).unwrap().by_chance, wave.take_trace().count())
+            })
+        };
+        assert_eq!(back(1024)[0], (false, 1));
+        assert_eq!(back(1025), [(true, 0), (false, 1)], "the second time he has read nothing else");
+    }
+
+    /// Streams that have come 17 pages each, one that begins at page 0 and others at `starts`, the first of which had its turn meanwhile, or not:
+    /// for how many something is asked when the one at page 0 waits.
+    fn asked_beside(device: Device, starts: &[u64], meanwhile: bool) -> usize {
+        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+        wave.queue(0).device = device;
+        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+        let mut began = |start: u64| {
+            let mut s = Stream::seed(id, start, 17, Nanos(0));
+            (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
+            s.turn = u64::from(start == 0);
+            wave.adopt(Nanos(0), s).unwrap()
+        };
+        let others: Vec<StreamId> = starts.iter().map(|&start| began(start)).collect();
+        let first = began(0);
+        wave.queue(0).turn_of(first);
+        if meanwhile {
+            wave.queue(0).turn_of(others[0]);
+        }
+        wave.plan_sisters(Nanos(0), first, Extent::new(16, 1));
+        wave.take_trace().count()
+    }
+
+    /// On a head where who reads on need not wait, and the first waits for what is carried.
+    #[test]
+    fn who_is_alone_and_reads_on_says_nothing_of_others() {
+        assert_eq!([false, true].map(|meanwhile| asked_beside(gliding(), &[100], meanwhile)), [0, 1]);
+    }
+
+    /// Of the others one is 83 pages further on, and one farther than the 195 that a way costs.
+    #[test]
+    fn where_one_has_waited_a_head_brings_what_lies_on_its_way() {
+        let devices = [gliding(), play(1, 8_000, 500), play(64, 8_000, 500)];
+        assert_eq!(devices.map(|device| asked_beside(device, &[1000, 100], true)), [1, 1, 2]);
+    }
+
+    #[test]
+    fn rows_go_on_where_one_went_on_whatever_ended_there() {
+        assert!(ahead_of_sisters(64, 17, 16) > PageCount(16));
+        assert!(ahead_of_sisters(64, 18, 17) > PageCount(16));
+        assert_eq!(ahead_of_sisters(64, 18, 16), PageCount(0), "two pages behind it is no sister");
+        assert_eq!(ahead_of_sisters(64, 16, 15), PageCount(0), "none has gone on yet");
+        assert_eq!(ahead_of_sisters(1, 17, 16), PageCount(0), "a head would make a trip for each");
+    }
+}

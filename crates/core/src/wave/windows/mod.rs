@@ -1,0 +1,8 @@
+//! How far ahead? What a stream may want (R3, R13), where runs ended (R9), what is skipped (R2), what the program said (R15), and which
+//! seeds are opened with others (R10).
+
+pub(in crate::wave) mod in_step;
+pub(in crate::wave) mod lengths;
+pub(in crate::wave) mod needed;
+pub(in crate::wave) mod passes;
+pub(in crate::wave) mod reach;

@@ -1,0 +1,657 @@
+//! R3, R8, R9, R12, R13, R15: how far ahead of a stream to fetch, and by how much at once.
+//!
+//! ```text
+//! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first;
+//!                                                what one connection carries in a latency while no run has ended, three where
+//!                                                that is long; a quarter of what he has come for who is alone on a head
+//!                              cut or raised by  runs that ended (R9)
+//!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
+//!                                                of three quarters more of both, since half is out on average, and of
+//!                                                what others leave of the latter where many wait for late answers; of memory a
+//!                                                quarter less where its reader reads most pages twice, half as much again
+//!                                                where he takes from afar what comes as it comes; and to what others have
+//!                                                left of memory, who came when they were fewer
+//! ```
+
+use crate::decision::Why;
+use crate::units::{Bytes, PageCount};
+use crate::wave::devices::device::PIECE_MIN;
+use crate::wave::memory::shares::{AHEAD_MIN, UNITS_FIRST};
+use crate::wave::plan::LOOKED;
+use crate::wave::requests::queue::{Queue, SLICE_TRIPS, piece_pages};
+use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::strides::STRIDE_READS;
+use crate::wave::windows::lengths::Lengths;
+use crate::wave::{File, Wave};
+
+/// Latencies in which that much should be ahead at least: a window is pushed on by its quarter, which comes in one.
+const LATENCIES: u64 = 4;
+/// A second read opens a window early only if fewer seeds than this were sown since its stream began,
+const ALONE: u64 = 8;
+/// and if fewer streams of its file than this that opened early are still without a third read.
+const EARLY_MAX: u32 = 4;
+/// Pages that a window is pushed on by at least, where it is twice as long.
+pub(in crate::wave) const FEW: u64 = 8;
+/// So many reads in a row that were told were of one stream, if its reader reads nowhere else.
+const STAYED_IN: u8 = 3;
+/// A read is large if it is more than one part in so many of what its stream may have.
+const LARGE: u64 = 4;
+/// Requests that a stream has ahead of it at least, into however many all that the device can use is parted.
+const EACH_MIN: u64 = 4;
+/// Part of a trip that is enough ahead of a reader with whom a head stays: 97 pages on hdd.
+const STAYS: u64 = 8;
+/// A run is taken to go on for at most so many times what it has come; for one part in so many of it where its reader need not wait.
+pub(in crate::wave) const PROMISE: u64 = 4;
+/// What is read again is kept longer, and leaves less room to what is read once: a quarter of a share.
+const AGAIN: u64 = 4;
+/// Nothing else has cut a window.
+const ENOUGH: &str = "R13 all that the device can use";
+/// Parts in which a window is pushed on at most where memory is short.
+const PARTS: u64 = 8;
+
+impl Wave {
+    /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
+    ///
+    /// A quarter of it, so that the next are there in time, or an eighth where answers are late, since what is read of it meanwhile is not on
+    /// its way; more where several readers wait, for they do not wait for one another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
+    /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
+    /// a whole trip, up to seven eighths. Where memory has no room for what the device carries, all of it should be on its way all the
+    /// time: as many parts as the device takes requests from each stream, up to eight, each worth a request; and where not even requests
+    /// of the smallest size are as many, each of them for itself: 8 MiB of memory on s3, 32 of 128 KiB.
+    pub(in crate::wave) fn step(&self, f: &File, target: u64) -> u64 {
+        let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
+        let trip = queue.device.trip_pages();
+        let worth = trip.max(PageCount::holding(queue.device.unit()).0 / 8);
+        let crowded = queue.device.crowded_by(self.active());
+        let most = if trip > 0 {
+            target - target / 8
+        } else if crowded {
+            target - target / 4
+        } else if self.is_short(f) {
+            let at_once = u64::from(queue.device.flight_max()) / self.active().max(1);
+            let smallest = target / PIECE_MIN.0;
+            let parts = if smallest <= at_once { smallest } else { at_once.min(PARTS) };
+            (target / parts.max(2)).max(PIECE_MIN.0.min(target / 2))
+        } else {
+            target - target / 2
+        };
+        let readers = (queue.waiting.len() as u64).max(1);
+        let rest = if queue.device.is_far() { 7 } else { 3 };
+        let least = (target * readers / (readers + rest)).min(most);
+        worth.clamp(least, most).max(FEW.min(target / 2)).max(1)
+    }
+
+    /// Whether memory has no room for what the file's device carries, and that is no head.
+    pub(in crate::wave) fn is_short(&self, f: &File) -> bool {
+        let Some(q) = self.queues.get(&f.device) else { return false };
+        let carried = PageCount::holding(q.device.bytes_per_latency()).0 * 3 / 2;
+        q.device.trip_pages() == 0 && self.room() < carried
+    }
+
+    /// `target`, with the window's end rounded down to the border of a request, so that no request carries only a few pages. Where memory is short,
+    /// or where the device may stand idle between requests; then only of a window that nothing else has cut, since what is left of a run is wanted
+    /// whole. A stream at page 1000 that may have 1024 ahead has [1000, 2016).
+    pub(in crate::wave) fn cut(&self, f: &File, s: &Stream, target: u64, why: Why) -> u64 {
+        let piece = if self.is_short(f) {
+            PIECE_MIN.0
+        } else {
+            let Some(q) = self.queues.get(&f.device).filter(|_| why == Why(ENOUGH)) else { return target };
+            let piece = self.piece(q);
+            if !q.device.may_idle(piece) {
+                return target;
+            }
+            piece
+        };
+        if target < PARTS * piece {
+            return target;
+        }
+        let end = match s.course {
+            Course::Backward => s.next.saturating_sub(target).next_multiple_of(piece),
+            _ => s.next.saturating_add(target) / piece * piece,
+        };
+        end.abs_diff(s.next)
+    }
+
+    /// Pages that the rules want ahead of a stream, held against runs that ended as one that has come so many, and the rule that had the last
+    /// word.
+    pub(in crate::wave) fn target(&self, sid: StreamId, why: Why, came: u64) -> (u64, Why) {
+        let Some(s) = self.streams.get(sid) else { return (0, why) };
+        let f = &self.files[&s.file];
+        // However long its sisters' windows are, a run of four pages promises no more than sixteen.
+        // Where runs have ended, waiting pays for no more than they came to.
+        let down = s.goes_down();
+        let (own, others) =
+            if down { (&f.lengths_down, &self.lengths_down) } else { (f.runs(), &self.lengths) };
+        let unknown = !own.known() && !others.known();
+        let glides = unknown && self.glides(f, s);
+        let paid = if (s.reads > 2 || s.early || self.opens_early(f, s)) && unknown && !glides {
+            self.opened_by(f, s)
+        } else {
+            0
+        };
+        let promise = if glides {
+            (s.progress() / PROMISE).max(s.request)
+        } else {
+            let outgrown = !down && f.goes_from_run_to_run() && came > own.longest();
+            let promise = if outgrown { 1 } else { PROMISE };
+            (promise * s.progress().max(s.request)).max(paid)
+        };
+        let mut target = s.ahead.max(f.ahead).max(paid).min(promise.max(AHEAD_MIN));
+        let mut why = why;
+        let share = self.share_asked_for(f);
+        let by = |lengths: &Lengths| lengths.promise(came, PageCount(share), self.wait_pages(f));
+        let may_end = || self.may_end(f, s, own, came, PageCount(share)).filter(|w| w.0 < target);
+        let known = by(own).or_else(|| by(others)).or_else(may_end);
+        match known {
+            _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
+                (target, why) = (s.to_look(), Why(LOOKED));
+            }
+            Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
+            Some(w) if w.0 > target => (target, why) = (w.0, Why("R9 runs here went on")),
+            _ => {
+                let speculation = self.speculation_asked_for(f, s);
+                if speculation < target {
+                    (target, why) = (speculation, Why("R13 share of speculation"));
+                }
+            }
+        }
+        let stays = self.stays(s).then(|| self.stays_by(f, s));
+        let enough = stays.unwrap_or_else(|| self.enough(f));
+        // A run whose end is known, and is no farther than others were, leaves nothing in vain however much of it is out.
+        let end_is_known = f.believes_looks() && target == s.to_look() && target <= f.runs().longest();
+        if enough < target && !end_is_known {
+            (target, why) = (enough, Why(ENOUGH));
+        }
+        let share = if s.reads_again() { share - share / AGAIN } else { share };
+        let share = stays.map_or(share, |window| share.max(window));
+        let share = if self.rushes(s) { self.lent(s, share) } else { share };
+        let share = share.min(self.left_by_others(s));
+        if share < target {
+            (target, why) = (self.least(f, s, share), Why("R13 share of memory"));
+        }
+        // What the program says it needs, it needs; of what is behind that it would have said so (R15).
+        let said = f.needed.until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
+        if let Some(end) = said.filter(|end| end - s.next < target) {
+            (target, why) = (end - s.next, Why("R15 the program said how far"));
+        }
+        let proved = self.proved(f, s);
+        if proved < target {
+            (target, why) = (proved, Why("R12 much is lost unread"));
+        }
+        (target, why)
+    }
+
+    /// R9: where a run that has come `came` pages may end, by the few that say so: of a reader who reads nowhere else, for parts of a stream that
+    /// many share are runs that end at once; and by the first that were left, of the one reader of a file who reads on at once, unless one more
+    /// wait is dear. A head asked for 221 pages after the second read of a slice of 80.
+    fn may_end(&self, f: &File, s: &Stream, own: &Lengths, came: u64, most: PageCount) -> Option<PageCount> {
+        let by_few = || own.may_end(came, most).filter(|_| s.stayed_in >= STAYED_IN);
+        let one = || s.stayed_in > 0 && !s.goes_down() && !self.is_far(f) && f.has_one_reader();
+        let by_left = || f.left_runs.may_go_on(came).filter(|_| one());
+        by_few().or_else(by_left)
+    }
+
+    /// Pages that a stream may have ahead of it because it, or one of its file, has waited: what one latency carries; three times as much
+    /// where the device may have several connections, for it costs no more time, and nobody knows yet how long runs are: 2,196 on s3. Not
+    /// where several answer soon, since its reader is heard of again before that is read; and not downwards, where archives would be fetched
+    /// whole for their ends (decision 51).
+    fn opened_by(&self, f: &File, s: &Stream) -> u64 {
+        let one = self.trip(f) > 0 || self.is_near(f) || s.course == Course::Backward;
+        (if one { 1 } else { UNITS_FIRST }) * s.paid.max(f.paid)
+    }
+
+    /// Whether a stream's second read opens its window, where others wait for the third: its device answers late, so that one more wait is dear;
+    /// those before it went on; and few began since it did. Rows of a matrix are short, and all of them are to be opened.
+    pub(in crate::wave) fn opens_early(&self, f: &File, s: &Stream) -> bool {
+        let alone = s.serial > 0 && f.sown - s.serial < ALONE;
+        self.is_far(f) && s.course == Course::Forward && alone && f.early < EARLY_MAX && !self.is_short(f)
+    }
+
+    /// Whether a stream on its way up has been read alone, by who need not wait to read on (glides.rs).
+    pub(in crate::wave) fn glides(&self, f: &File, s: &Stream) -> bool {
+        s.course == Course::Forward && self.queues.get(&f.device).is_some_and(|q| q.glides_with(s.turn))
+    }
+
+    /// Whether the file's device works at one request at a time, as far as is known.
+    pub(in crate::wave) fn is_head(&self, f: &File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.is_head())
+    }
+
+    /// Whether the file's device answers late, and is not known to be a head: s3.
+    fn is_far(&self, f: &File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.is_far())
+    }
+
+    /// Whether the file's device works at several requests at once and answers soon: nfs, ssd.
+    fn is_near(&self, f: &File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.is_near())
+    }
+
+    /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
+    /// comes. Then a short window that is pushed on by halves keeps the head there, and a long one would only be left at its end. Where memory
+    /// has no room for that window either, the head would go elsewhere between its halves. Streams to come are not reckoned with: what it has is
+    /// read before they are there.
+    pub(in crate::wave) fn stays(&self, s: &Stream) -> bool {
+        let Some(f) = self.files.get(&s.file) else { return false };
+        let crowded = self.queues.get(&f.device).is_some_and(Queue::crowded_head);
+        s.takes_what_comes()
+            && crowded
+            && self.asked_for(f, self.room() / self.active().max(1)) >= self.trip(f) / STAYS
+    }
+
+    /// Whether what is ahead of a stream is on its way rather than lying there: answers are late, and its reader takes what comes as fast as it
+    /// comes, and reads nowhere else. Not if a read of his is large, for parts of it lie there until the rest has come, nor if he reads again.
+    pub(in crate::wave) fn rushes(&self, s: &Stream) -> bool {
+        let Some(f) = self.files.get(&s.file) else { return false };
+        let willing = s.takes_what_comes() && s.stayed_in >= STAYED_IN && !s.reads_again();
+        willing && self.is_far(f) && LARGE * s.request <= self.share_asked_for(f)
+    }
+
+    /// What a stream may have ahead of it whose reader rushes: half as much again as its share, as far as others have left it of three quarters of
+    /// memory. 1,536 pages for one reader of s3 in 8 MiB, where half is 1,024; he reads in 1.4 s what takes 2.0 otherwise.
+    fn lent(&self, s: &Stream, share: u64) -> u64 {
+        let left = self.room_of_who_rushes().saturating_sub(self.out_of_others(s));
+        (share * 3 / 2).min(left).max(share)
+    }
+
+    /// Pages that may be out where they are on their way.
+    pub(in crate::wave) fn room_of_who_rushes(&self) -> u64 {
+        (self.room() * 3 / 2).min(self.seven_eighths())
+    }
+
+    /// Pages that are enough ahead of a reader with whom a head stays: an eighth of a trip, or two of his reads where that does not hold one,
+    /// for the rest would be asked for apart. 97 on hdd, 512 in reads of 1 MiB.
+    fn stays_by(&self, f: &File, s: &Stream) -> u64 {
+        let part = self.trip(f) / STAYS;
+        if s.request > part { 2 * s.request } else { part }
+    }
+
+    /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; of which each of the streams that
+    /// one reader goes between has its part, and four requests at least, where answers are not late; on a head what it stays for while others
+    /// wait, 3,200 pages on hdd. A device that answers soon is given, in all, half as much again as it carries
+    /// until the driver has told of it, or in four latencies: where that takes up to 20 ms 3,700 pages on ssd and 1,900 on nfs, where it is
+    /// told at once 73 and 183. What is out beyond that is in vain when its reader ends.
+    pub(in crate::wave) fn enough(&self, f: &File) -> u64 {
+        let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
+        let trip = q.device.trip_pages();
+        if trip > 0 {
+            return SLICE_TRIPS * trip;
+        }
+        let piece = self.piece(q);
+        let all = 2 * u64::from(q.device.flight_max()) * piece;
+        let (readers, streams) = ((self.latest.len() as u64).max(1), self.active().max(1));
+        let each = (all * readers / streams).max(EACH_MIN * piece).min(all);
+        let enough = if self.is_far(f) { all } else { each };
+        match (q.device.latency(), q.device.rate()) {
+            (Some(latency), Some(rate)) if self.is_near(f) => {
+                let until = (latency + self.config.seen_within).0.max(LATENCIES * latency.0);
+                let carried = Bytes((rate / 1000).saturating_mul(until) / 1_000_000);
+                let in_all = PageCount::holding(carried).0 * 3 / 2;
+                enough.min((in_all / streams).max(2 * piece))
+            }
+            _ => enough,
+        }
+    }
+
+    /// Pages of a request to the queue's device of what nobody waits for.
+    fn piece(&self, queue: &Queue) -> u64 {
+        piece_pages(queue, None, PageCount(self.unread), PageCount(self.room()))
+    }
+
+    /// Pages that may be asked for where `pages` may be out: three quarters more on a head that seeks, for it fetches a window
+    /// when the one before it is read, so that half of it is out on average. 300 readers of 100 KB/s in 128 MiB need that much: their
+    /// share is 54 pages, a disk of 8 ms that is to carry 30 MB/s wants 84 at once, and they ask for 95 with 11 still to read.
+    /// Not more: memory loses what has lain there for as long as it takes to fetch all of it, and windows of twice the share would be read
+    /// for as long as that.
+    fn asked_for(&self, f: &File, pages: u64) -> u64 {
+        if self.trip(f) > 0 { (pages * 7 / 4).min(self.seven_eighths()) } else { pages }
+    }
+
+    /// What a stream may ask for of the speculation. Where answers are late and streams are more than requests can be in flight, three quarters
+    /// more than its own as well, as far as others have left that: they ask by turns, each for most of a window when it is read, and the
+    /// larger a request is, the fewer of them stand in line. 256 rows of a matrix on s3 have 38 pages each and ask for up to 66.
+    fn speculation_asked_for(&self, f: &File, s: &Stream) -> u64 {
+        let own = self.speculation_of(f, s);
+        let crowded = |q: &Queue| q.device.crowded_by(self.active());
+        if self.is_far(f) && self.queues.get(&f.device).is_some_and(crowded) {
+            let left = self.pool(f).saturating_sub(self.out_of_others(s));
+            return left.clamp(own, own * 7 / 4);
+        }
+        self.asked_for(f, own)
+    }
+
+    /// What others have left a stream of the memory, however few they were when they had their share.
+    fn left_by_others(&self, s: &Stream) -> u64 {
+        if self.active() <= 1 {
+            return u64::MAX;
+        }
+        self.seven_eighths().saturating_sub(self.out_of_others(s)).max(AHEAD_MIN)
+    }
+
+    /// So many of a stream's share of memory. On a head windows last their readers for several epochs, and in each as many streams
+    /// come as in the last: they are counted three times.
+    pub(in crate::wave) fn share_asked_for(&self, f: &File) -> u64 {
+        let (active, new) = (self.active(), self.newcomers());
+        let streams = (if self.trip(f) > 0 { active + 3 * new } else { active + new }).max(1);
+        let share = self.room() / streams;
+        if share >= AHEAD_MIN { self.asked_for(f, share) } else { self.asked_for(f, self.room()) / streams }
+    }
+
+    /// What a stream has ahead of it for its share of memory: no less than four pages. Where streams are so many that they have less, it has whole
+    /// reads, for part of one brings nothing: one at least, and none where memory does not hold what all of them read by their turns beside what
+    /// is out. A head brings them with what their reader waits for; it would come for them alone as well for him.
+    ///
+    /// 512 streams in 8 MiB, 2 pages for each. In reads of a page 2 are ahead; in reads of two pages one is, while no more than 1792 - 2 * 512 are
+    /// out; in reads of four none: 2048 pages come between two turns.
+    fn least(&self, f: &File, s: &Stream, share: u64) -> u64 {
+        if share >= AHEAD_MIN || s.reads <= STRIDE_READS {
+            return share.max(AHEAD_MIN);
+        }
+        let alone = self.trip(f) > 0 && !s.waited;
+        let fits = self.out() + s.request * self.active() <= self.memory() / 8 * 7;
+        if alone || !fits { 0 } else { (share / s.request.max(1)).max(1) * s.request }
+    }
+
+    /// Pages in vain that a wait is worth: those that come in an eighth of its time (R9). 24 on hdd, 82 on s3, 3 on nfs.
+    pub(in crate::wave) fn wait_pages(&self, f: &File) -> PageCount {
+        PageCount(self.unit(f) / 8)
+    }
+
+    /// Pages that one latency of the file's device carries.
+    pub(in crate::wave) fn unit(&self, f: &File) -> u64 {
+        self.queues.get(&f.device).map_or(0, |q| q.device.unit_pages())
+    }
+
+    /// Whether the file's device is known to work at several requests at once.
+    pub(in crate::wave) fn overlaps(&self, f: &File) -> bool {
+        self.queues.get(&f.device).is_some_and(|q| q.device.overlaps())
+    }
+
+    /// Pages that a trip of the file's head should bring; 0 where there is no head.
+    pub(in crate::wave) fn trip(&self, f: &File) -> u64 {
+        self.queues.get(&f.device).map_or(0, |q| q.device.trip_pages())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::decision::Why;
+    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use crate::wave::devices::device::tests::{gliding, play};
+    use crate::wave::memory::shares::AHEAD_MIN;
+    use crate::wave::streams::stream::tests::fetched_ahead;
+    use crate::wave::streams::stream::{Course, Stream};
+    use crate::wave::{Config, Input, Wave};
+
+    /// 8 MiB are 1024 pages for one reader of s3, 32 of the smallest requests.
+    #[test]
+    fn where_memory_is_short_each_request_counts() {
+        let (mut wave, _) = fetched_ahead(Extent::new(256, 400), 300);
+        wave.queue(0).device = play(64, 30_000, 200);
+        wave.active_now = 1;
+        let f = |wave: &super::Wave| (wave.step(&wave.files[&FileId(0)], 1024), wave.room());
+        wave.memory_believed = 2048;
+        assert_eq!(f(&wave), (32, 1024));
+        let mut s = Stream::seed(FileId(0), 999, 1, Nanos(0));
+        let cut = |s: &Stream, target| wave.cut(&wave.files[&FileId(0)], s, target, Why("R2 next"));
+        assert_eq!((cut(&s, 1024), cut(&s, 200)), (1016, 200));
+        (s.course, s.next) = (Course::Backward, 2000);
+        assert_eq!(cut(&s, 1024), 2000 - 992);
+        wave.memory_believed = 262_144;
+        assert!(f(&wave).0 >= 100, "{:?}", f(&wave));
+    }
+
+    /// A device of 8 ms of which nobody knows how many requests it serves at once, and one that serves sixteen: a stream at page 1000 that may have
+    /// 1000 ahead, in requests of 32 pages.
+    #[test]
+    fn where_a_device_may_idle_no_request_is_of_a_few_pages() {
+        let cut = |device, why: &'static str| {
+            let (mut wave, _) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = device;
+            let s = Stream::seed(FileId(0), 999, 1, Nanos(0));
+            wave.cut(&wave.files[&FileId(0)], &s, 1000, Why(why))
+        };
+        let unknown = || {
+            let mut device = crate::wave::devices::device::Device::default();
+            device.timed_alone(Nanos::from_ms(8));
+            device
+        };
+        assert_eq!(cut(unknown(), super::ENOUGH), 1984 - 1000);
+        assert_eq!(cut(unknown(), "R9 runs here ended"), 1000);
+        assert_eq!(cut(play(16, 8_000, 500), super::ENOUGH), 1000);
+    }
+
+    /// A head of 8 ms that carries 100 MB/s: reads of 64 KiB, 384 KiB and 1 MiB.
+    #[test]
+    fn who_stays_has_whole_reads_ahead() {
+        let (mut wave, _) = fetched_ahead(Extent::new(256, 64), 300);
+        wave.queue(0).device = play(1, 8_000, 500);
+        let ahead = |request| {
+            let s = Stream::seed(FileId(0), 0, request, Nanos(0));
+            wave.stays_by(&wave.files[&FileId(0)], &s)
+        };
+        assert_eq!([16, 96, 256].map(ahead), [97, 97, 512]);
+    }
+
+    /// 512 streams in 8 MiB: the worked example of [`Wave::least`], by pages of a read, and of pages out.
+    #[test]
+    fn where_streams_have_two_pages_each_they_have_whole_reads() {
+        let least = |slots: usize, reads: u64, request: u64, out: u64, waited: bool| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, out), 300);
+            wave.queue(0).device = play(slots, 8_000, 500);
+            (wave.config.memory, wave.active_now) = (Bytes(8 << 20), 512);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.request, s.reads, s.waited) = (request, reads, waited);
+            wave.least(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap(), 2)
+        };
+        assert_eq!([1, 2, 4].map(|request| least(16, 9, request, 64, false)), [2, 2, 0]);
+        assert_eq!([768, 769].map(|out| least(16, 9, 2, out, false)), [2, 0]);
+        assert_eq!([false, true].map(|waited| least(1, 9, 2, 64, waited)), [0, 2], "a head");
+        assert_eq!(least(16, 3, 4, 64, false), AHEAD_MIN, "nobody knows yet how many they are");
+    }
+
+    /// 16 streams share 8 MiB, 64 pages each; others had more when they were fewer, and have 1,780 of the 1,792 out.
+    #[test]
+    fn others_leave_what_they_do_not_have() {
+        let left = |streams: u64, out: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
+            (wave.active_now, wave.memory_believed, wave.unread) = (streams, 2048, 12 + out);
+            wave.left_by_others(wave.streams.get(sid).unwrap())
+        };
+        assert_eq!([0, 1700, 1780, 1790].map(|out| left(16, out)), [1792, 92, 12, AHEAD_MIN]);
+        assert_eq!(left(1, 1780), u64::MAX, "there are no others");
+    }
+
+    /// 256 rows of a matrix, 9,830 pages for all of them: 66 for one while others have 8,000 out, 50 of what the others left, and its own 38 where
+    /// they left none; no more than that where streams are as few as requests in flight, or answers come soon.
+    #[test]
+    fn who_stands_in_line_for_late_answers_asks_for_more() {
+        let asked = |latency_us: u64, streams: u64, others: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
+            wave.queue(0).device = play(64, latency_us, 500);
+            (wave.active_now, wave.counters.pages_used, wave.unread) = (streams, 16_384, 12 + others);
+            wave.speculation_asked_for(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
+        };
+        assert_eq!([8_000, 9_780, 13_000].map(|others| asked(30_000, 256, others)), [66, 50, 38]);
+        assert_eq!([(30_000, 64), (1_000, 256)].map(|(us, streams)| asked(us, streams, 0)), [153, 38]);
+    }
+
+    /// Four at once of 128 KiB in 1 ms each, 524 MB/s: 2.1 MB in four latencies and half as much again are 768 pages for four streams.
+    /// Told up to 20 ms later they would be given 4,000, but for what is enough for any device: 512, of which one reader who goes between all four
+    /// has a part for each, and four readers all of it each.
+    #[test]
+    fn who_is_told_at_once_needs_less_ahead() {
+        let enough = |seen_ms: u64, streams: u64, readers: u32| {
+            let (mut wave, _) = fetched_ahead(Extent::new(256, 400), 300);
+            for actor in 0..readers {
+                wave.handle(Nanos(0), Input::Read { file: FileId(0), pages: Extent::new(256, 1), actor });
+            }
+            wave.config.seen_within = Nanos::from_ms(seen_ms);
+            wave.queue(0).device = play(4, 1_000, 500);
+            wave.active_now = streams;
+            wave.enough(&wave.files[&FileId(0)])
+        };
+        assert_eq!([0, 2, 20].map(|seen_ms| enough(seen_ms, 4, 4)), [192, 192, 512]);
+        assert_eq!([0, 2, 20].map(|seen_ms| enough(seen_ms, 4, 1)), [128; 3]);
+        assert_eq!(enough(0, 32, 32), 64, "two requests each, however many they are");
+    }
+
+    /// 128 MiB are 54 pages for each of 300 streams, so that 95 may be asked for; 65 and 114 for each of 250. A head of 8 ms stays
+    /// with 97.
+    #[test]
+    fn a_head_stays_only_where_memory_has_room_for_that() {
+        let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+        let queue = wave.queue(0);
+        queue.device = play(1, 8_000, 500);
+        queue.waiting.extend([0, 1]);
+        wave.streams.get_mut(sid).unwrap().takes_at_once = true;
+        wave.memory_believed = 32_768;
+        let mut stays_among = |streams, new| {
+            (wave.active_now, wave.active_before, wave.came_late) = (streams, [new, 0], [0, new]);
+            wave.stays(wave.streams.get(sid).unwrap())
+        };
+        assert!(stays_among(250, 0));
+        assert!(!stays_among(300, 0));
+        assert!(stays_among(250, 250), "what he has is read before those to come are there");
+    }
+
+    /// Who waited at page 300 for what one connection of s3 carries, 732 pages, may have three times as much; not so where it is known that
+    /// several are served at once, and soon.
+    #[test]
+    fn one_connection_is_enough_where_the_device_answers_soon() {
+        let opened = |latency_us: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(64, latency_us, 500);
+            wave.streams.get_mut(sid).unwrap().paid = 732;
+            wave.opened_by(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
+        };
+        assert_eq!([30_000, 1_000].map(opened), [2196, 732]);
+    }
+
+    /// Reads of page 100,000 and of the next, so far away and so many others between them: 732 pages come in 30 ms by one connection, three
+    /// times as many are asked for.
+    #[test]
+    fn two_reads_that_wait_open_a_window_where_answers_are_late() {
+        let asked = |latency_ms: u64, others: u64| {
+            let (mut wave, latency) = (Wave::new(Config::default()), Nanos::from_ms(latency_ms));
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            let between = (1..=others).map(|i| 110_000 + 997 * i * i);
+            for (i, page) in (0..).zip(core::iter::once(100_000).chain(between).chain([100_001])) {
+                let now = Nanos(i * latency.0);
+                let (file, pages, actor) = (FileId(0), Extent::new(page, 1), i as u32);
+                wave.handle(now, Input::Read { file, pages, actor });
+                wave.handle(now + latency, Input::Waited { file, pages, actor, took: latency });
+                wave.check();
+            }
+            wave.take_trace().last().map(|e| (e.decision.window.size.0, e.decision.why.0))
+        };
+        assert_eq!(asked(30, 0), Some((2196, "R3 waited")));
+        assert_eq!(asked(30, 7), Some((2196, "R3 waited")));
+        assert_eq!(asked(30, 8), Some((4, "R2 next")), "it may be a row of a matrix");
+        assert_eq!(asked(8, 0), Some((4, "R2 next")));
+    }
+
+    /// Alone on a head a reader of 400 pages has 100 ahead of him; as much as suits the device when another has read there.
+    /// Where runs have ended those say how far.
+    #[test]
+    fn who_need_not_wait_has_a_quarter_of_what_he_has_come() {
+        let target = |meanwhile: bool, ended: bool| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = gliding();
+            (wave.active_now, wave.counters.pages_used) = (1, 100_000);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
+            wave.queue(0).turn_of(sid);
+            wave.streams.get_mut(sid).unwrap().turn = 1;
+            if meanwhile {
+                let other = wave.streams.add(Stream::seed(FileId(0), 9000, 1, Nanos(0)));
+                wave.queue(0).turn_of(other);
+            }
+            (0..if ended { 64 } else { 0 }).for_each(|_| wave.witness(FileId(0), 700, false));
+            wave.target(sid, Why("R2 next"), 400).0
+        };
+        assert_eq!(target(false, false), 100);
+        assert_eq!(target(true, false), 512, "all that a device of which no more is known can use");
+        assert_eq!(target(false, true), 300);
+    }
+
+    /// Of five runs one came to 700 pages: of 352 ahead of who has come 400, 85 % are used if he ends there too. By turns with others nothing is known.
+    #[test]
+    fn few_that_came_as_far_cut_a_window() {
+        let target = |stayed_in: u8, ended: &[u64]| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(64, 30_000, 500);
+            (wave.active_now, wave.counters.pages_used) = (1, 100_000);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
+            s.stayed_in = stayed_in;
+            ended.iter().for_each(|&pages| wave.witness(FileId(0), pages, false));
+            wave.target(sid, Why("R2 next"), 400)
+        };
+        let ended = [100, 200, 100, 300, 700];
+        assert_eq!(target(3, &ended), (352, Why("R9 runs here ended")));
+        assert_eq!(target(2, &ended), (1600, Why("R2 next")));
+        assert_eq!(target(3, &ended[..4]), (1600, Why("R2 next")), "none came so far");
+    }
+
+    /// Of 8 MiB one reader may have 1024 pages out, but 768 where he reads each page four times.
+    #[test]
+    fn who_reads_again_leaves_room_for_that() {
+        let target = |request: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(64, 30_000, 500);
+            (wave.active_now, wave.memory_believed, wave.counters.pages_used) = (1, 2048, 100_000);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.ahead, s.reads, s.request) = (4096, 16, request);
+            (s.next, s.frontier) = (2000, 2400);
+            wave.target(sid, super::Why("R2 next"), 2000)
+        };
+        assert_eq!(
+            [125, 500].map(target),
+            [(1024, super::Why("R13 share of memory")), (768, super::Why("R13 share of memory"))]
+        );
+    }
+
+    /// The same reader, of page by page: 1,024 pages are half of 8 MiB, 1,536 three quarters, 1,136 what
+    /// another with 400 has left of those.
+    #[test]
+    fn who_takes_what_comes_from_afar_has_half_as_much_again() {
+        let target = |latency_us: u64, stayed_in: u8, request: u64, others: u64| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
+            wave.queue(0).device = play(64, latency_us, 500);
+            (wave.active_now, wave.memory_believed, wave.counters.pages_used) = (1, 2048, 100_000);
+            let s = wave.streams.get_mut(sid).unwrap();
+            (s.ahead, s.reads, s.request) = (4096, 1744 / request, request);
+            (s.next, s.frontier, s.takes_at_once, s.stayed_in) = (2000, 2400, true, stayed_in);
+            wave.unread = s.out() + others;
+            let rushes = wave.rushes(wave.streams.get(sid).unwrap());
+            (rushes, wave.target(sid, Why("R2 next"), 2000).0)
+        };
+        assert_eq!(target(30_000, 3, 1, 0), (true, 1536));
+        assert_eq!(target(30_000, 3, 1, 400), (true, 1136));
+        assert_eq!(target(30_000, 3, 1, 768), (true, 1024), "his share he has");
+        assert_eq!(target(30_000, 2, 1, 0), (false, 1024), "he may be at two places by turns");
+        assert_eq!(target(30_000, 3, 257, 0), (false, 1024), "his reads are large");
+        assert!(!target(1_000, 3, 1, 0).0, "answers are soon there");
+    }
+
+    /// Two threads with a stream each, and one with two by turns: of those nobody stays in one.
+    #[test]
+    fn who_reads_by_turns_stays_nowhere() {
+        let stayed = |threads: u32| {
+            let mut wave = Wave::new(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
+            for turn in 0..12 {
+                let (file, place) = (FileId(0), turn / 2);
+                let pages = Extent::new(100_000 * (turn % 2) + place, 1);
+                let input = Input::Read { file, pages, actor: turn as u32 % 2 % threads };
+                wave.handle(Nanos::from_ms(turn), input);
+                wave.check();
+            }
+            let streams = wave.streams.next_few(2);
+            streams.into_iter().map(|s| s.stayed_in).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(stayed(2), [5, 5]);
+        assert_eq!(stayed(1), [0, 0]);
+    }
+}
