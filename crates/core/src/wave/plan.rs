@@ -27,6 +27,8 @@ const HIT_NS_MIN: u64 = 5_000;
 const LOOK_NS: u64 = 2_000_000;
 /// Copying a page, generously.
 const COPY_NS: u64 = 1_000;
+/// A run of so few pages is one read at random, whether it is made at once or, of a mapped file, page by page.
+const SHORT_MAX: u64 = 4;
 /// No rule wants more ahead of a stream: 4 GiB.
 const AHEAD_MAX: u64 = 1 << 20;
 /// Readers that are remembered as waiting.
@@ -149,8 +151,8 @@ impl Wave {
     /// R14: the reader's own read goes from page to page. It brings the first of those that are missing, as many as one
     /// read brings, unless it waits for others before them; what it comes to later is fetched for it now.
     fn bring(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let own_max = self.reader_max(id);
         let Some(f) = self.files.get_mut(&id) else { return };
+        let own_max = self.queues.get(&f.device).map_or(self.config.reader_max, |q| q.reader_max);
         let holes: alloc::vec::Vec<Extent> = f.table.holes(pages).collect();
         let Some(first) = holes.first() else { return };
         let before = Extent::between(pages.start, first.start);
@@ -166,12 +168,6 @@ impl Wave {
             self.explain(now, id, pages, whole(rest), Pattern::Oversize, why);
             self.want(Wanted { file: id, pages: rest, turn: Turn::Demand, why, stream: None });
         }
-    }
-
-    /// Pages that one read of a file brings.
-    fn reader_max(&self, id: FileId) -> PageCount {
-        let queue = self.files.get(&id).and_then(|f| self.queues.get(&f.device));
-        queue.map_or(self.config.reader_max, |queue| queue.reader_max)
     }
 
     fn plan_read(
@@ -447,7 +443,7 @@ impl Wave {
             let window = Extent::between(PageIndex(start), PageIndex(end));
             let mark = Some(Extent::new(start, 1));
             self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
-            let short = n + ahead <= self.reader_max(id).0 && self.files[&id].has_one_reader();
+            let short = n + ahead <= SHORT_MAX && self.files[&id].has_one_reader();
             let goes_on = !short && self.files[&id].goes_on_of_late(self.latest.len());
             if goes_on || !self.fills_little() {
                 return;
