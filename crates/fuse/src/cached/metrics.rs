@@ -5,8 +5,8 @@
 //!   GET /metrics  ->  bowwave_fetched_bytes_total{source="s3://b/"} 1048576
 //! ```
 //!
-//! One thread answers one client after another. Each has 5 s in all, however he shares them out: a scrape is small, and nobody
-//! waits longer for one who is slow.
+//! Eight threads answer a client each. Each client has 5 s in all, however he shares them out: a scrape is small, and nobody
+//! waits for one who is slow, unless there are eight of those.
 
 use super::control;
 use super::filesystem::Inner;
@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 
 /// A client who takes longer from being accepted to his answer's last byte is left.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Clients that are answered at once.
+const CLIENTS: usize = 8;
+/// Where nobody can be accepted (no descriptor is left), it is tried again so much later.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a request that are read.
 const REQUEST_BYTES_MAX: u64 = 8192;
 
@@ -82,12 +86,19 @@ pub(crate) fn serve(address: SocketAddr, inner: &Arc<Inner>) -> io::Result<Socke
     let mut registry = Registry::default();
     let figures = Figures { source: inner.source().to_owned(), inner: Arc::downgrade(inner) };
     registry.register_collector(Box::new(figures));
-    thread::Builder::new().name("metrics".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // Whoever went away needs no answer.
-            let _ = answer(&stream, &registry, PATIENCE);
-        }
-    })?;
+    let (listener, registry) = (Arc::new(listener), Arc::new(registry));
+    for _ in 0..CLIENTS {
+        let (listener, registry) = (Arc::clone(&listener), Arc::clone(&registry));
+        thread::Builder::new().name("metrics".into()).spawn(move || {
+            for stream in listener.incoming() {
+                match stream {
+                    // Whoever went away needs no answer.
+                    Ok(stream) => drop(answer(&stream, &registry, PATIENCE)),
+                    Err(_) => thread::sleep(PAUSE),
+                }
+            }
+        })?;
+    }
     Ok(bound)
 }
 
