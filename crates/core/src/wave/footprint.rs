@@ -70,15 +70,16 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use crate::units::{Extent, FileId, Nanos, PageIndex};
+    use crate::table::PageBit;
+    use crate::units::{Bytes, Extent, FileId, Nanos, PageIndex};
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::streams::stream::{Course, Stream};
+    use crate::wave::{Action, Config, Input, Wave};
 
     #[test]
     fn a_page_is_awaited_while_its_reader_has_not_come_and_is_not_gone() {
         let (mut wave, sid) = fetched_ahead(Extent::new(100, 50), 120);
-        let awaited =
-            |wave: &super::Wave| [99, 100, 149, 150].map(|page| wave.awaits(FileId(0), PageIndex(page)));
+        let awaited = |wave: &Wave| [99, 100, 149, 150].map(|page| wave.awaits(FileId(0), PageIndex(page)));
         assert_eq!(awaited(&wave), [false, true, true, false]);
         assert!(!wave.awaits(FileId(1), PageIndex(100)), "another file");
         wave.end(sid);
@@ -92,7 +93,7 @@ mod tests {
         let mut s = Stream::seed(FileId(0), 150, 8, Nanos(0));
         (s.course, s.reads, s.frontier) = (Course::Backward, 3, 120);
         (s.next, s.first) = (150, 158);
-        let sid = wave.streams.add(s);
+        let sid = wave.streams.add(s).unwrap();
         wave.files.get_mut(&FileId(0)).unwrap().backward.insert(150, sid);
         let awaited = [119, 120, 149, 150].map(|page| wave.awaits(FileId(0), PageIndex(page)));
         assert_eq!(awaited, [false, true, true, false]);
@@ -101,9 +102,6 @@ mod tests {
     /// What a driver need not say: that a wait ended, and what became of the requests of a file that it closed.
     #[test]
     fn nothing_is_left_of_who_tells_no_more() {
-        use crate::table::PageBit;
-        use crate::units::Bytes;
-        use crate::wave::{Action, Config, Input, Wave};
         let (mut wave, file) = (Wave::new(Config::default()), FileId(0));
         let open = Input::Open { file, device: 0, size: Bytes(1 << 30) };
         wave.handle(Nanos(0), open);

@@ -84,7 +84,7 @@ use regions::account::Account;
 use regions::density::Density;
 use requests::queue::{Queue, Turn, Wanted};
 use streams::ends::Left;
-use streams::stream::{Course, StreamId, Streams};
+use streams::stream::{Course, STREAMS_MAX, StreamId, Streams};
 use streams::sweep::SilenceLine;
 use stride::columns::{Column, Taken};
 use windows::lengths::Lengths;
@@ -95,8 +95,6 @@ pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
 
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
 const SEEDS_MAX: usize = 4096;
-/// Streams and seeds of all files; where so many are alive none begins. Of 500 bytes each: 65 MB.
-const STREAMS_MAX: usize = 1 << 17;
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
 /// Leaves that changed, for whoever takes them; where there are more, each is kept once.
@@ -525,10 +523,7 @@ impl Wave {
         for sid in
             file.forward.into_values().chain(file.strides.into_values()).chain(file.backward.into_values())
         {
-            if let Some(stream) = self.streams.remove(sid) {
-                if stream.course != Course::Seed {
-                    self.not_active((stream.epoch, stream.epoch_before), stream.in_bought);
-                }
+            if let Some(stream) = self.dismiss(sid) {
                 let ended = if stream.goes_down() { &mut self.lengths_down } else { &mut self.lengths };
                 ended.push(stream.progress());
             }

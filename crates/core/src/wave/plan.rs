@@ -278,8 +278,7 @@ impl Wave {
     pub(in crate::wave) fn waits_no_more(&mut self, actor: u32) {
         let file = self.latest.get(&actor).and_then(|latest| self.files.get(&latest.file));
         if let Some(queue) = file.and_then(|f| self.queues.get_mut(&f.device)) {
-            queue.waiting.remove(&actor);
-            queue.lacking.remove(&actor);
+            queue.has_his(actor);
         }
     }
 
@@ -296,11 +295,10 @@ impl Wave {
         f.table.clear(PageBit::InFlight, pages);
         f.table.set(PageBit::Present, pages);
         let device = f.device;
-        if let Some(queue) = self.queues.get_mut(&device) {
-            queue.waiting.remove(&actor);
-            if queue.lacking.remove(&actor).is_some() {
-                queue.waits_long = took.0 >= 2 * queue.device.best_of(pages.count.bytes()).max(1);
-            }
+        if let Some(queue) = self.queues.get_mut(&device)
+            && queue.has_his(actor)
+        {
+            queue.waits_long = took.0 >= 2 * queue.device.best_of(pages.count.bytes()).max(1);
         }
         self.touch_leaves(latest.file, pages);
         let latency = self.queues.get(&device).and_then(|q| q.device.latency());

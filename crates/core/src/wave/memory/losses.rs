@@ -508,7 +508,7 @@ mod tests {
             wave.memory_believed = 4096;
             wave.handle(Nanos(0), Input::Used { file: FileId(0), pages: Extent::new(3000, 100) });
             if other {
-                let sid = wave.streams.add(Stream::seed(FileId(0), 2000, 1, Nanos(0)));
+                let sid = wave.streams.add(Stream::seed(FileId(0), 2000, 1, Nanos(0))).unwrap();
                 wave.files.get_mut(&FileId(0)).unwrap().forward.insert(2001, sid);
             }
             wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });

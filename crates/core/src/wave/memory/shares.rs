@@ -278,7 +278,7 @@ mod tests {
         let unknown = core::mem::replace(&mut wave.queue(0).device, play(64, 30_000, 500));
         assert_eq!(of(&wave, &large), 732);
         wave.queue(0).device = unknown;
-        let large = wave.streams.add(large);
+        let large = wave.streams.add(large).unwrap();
         wave.press(large);
         assert_eq!(of(&wave, &small), 45);
         wave.counters.pages_used += 9_830;
@@ -298,7 +298,7 @@ mod tests {
             let (active, bought) = (wave.active_now, wave.in_bought[0]);
             let mut stream = |start: u64| {
                 let s = Stream::seed(FileId(0), start, 1, Nanos(0));
-                let sid = wave.streams.add(Stream { course: Course::Forward, ..s });
+                let sid = wave.streams.add(Stream { course: Course::Forward, ..s }).unwrap();
                 wave.mark_active(Nanos(0), sid);
                 sid
             };
@@ -347,7 +347,7 @@ mod tests {
             wave.longest_ns[0] = wait.0;
             for (start, seconds) in [(0, 0), (1000, 3), (2000, 6)] {
                 let now = Nanos::from_ms(1000 * seconds);
-                let sid = wave.streams.add(Stream::seed(FileId(0), start, 1, now));
+                let sid = wave.streams.add(Stream::seed(FileId(0), start, 1, now)).unwrap();
                 wave.mark_active(now, sid);
             }
             wave.active()

@@ -106,6 +106,13 @@ impl Line {
         }
     }
 
+    /// Bytes that it takes, about.
+    fn bytes_of_memory(&self) -> usize {
+        let part = size_of::<VecDeque<Wanted>>() + size_of::<Wanted>();
+        self.order.capacity() * size_of::<(FileId, u64)>()
+            + self.parts.len() * (2 * size_of::<(FileId, u64)>() + part)
+    }
+
     /// Forgets all parts of a file.
     fn close(&mut self, file: FileId) {
         while let Some((&key, _)) = self.parts.range((file, 0)..).next().filter(|(key, _)| key.0 == file) {
@@ -181,15 +188,6 @@ pub(in crate::wave) fn take_next(
         .or_else(|| ahead.filter(|_| !full)?.take_oldest())
 }
 
-impl Line {
-    /// Bytes that it takes, about.
-    fn bytes_of_memory(&self) -> usize {
-        let part = size_of::<VecDeque<Wanted>>() + size_of::<Wanted>();
-        self.order.capacity() * size_of::<(FileId, u64)>()
-            + self.parts.len() * (2 * size_of::<(FileId, u64)>() + part)
-    }
-}
-
 impl Queue {
     /// Bytes that it takes, about.
     pub(in crate::wave) fn bytes_of_memory(&self) -> usize {
@@ -198,6 +196,12 @@ impl Queue {
         lines
             + entries::<u32, u64>(self.waiting.len() + self.lacking.len())
             + entries::<(FileId, u64), u64>(self.ends.len())
+    }
+
+    /// A reader waits for nothing any more; says whether pages were to come to him.
+    pub(in crate::wave) fn has_his(&mut self, actor: u32) -> bool {
+        self.waiting.remove(&actor);
+        self.lacking.remove(&actor).is_some()
     }
 
     /// A file is no more: nothing of it is wanted.
@@ -523,7 +527,7 @@ mod tests {
     fn a_stream_in_a_hurry_does_not_overtake_itself() {
         let mut queue = Queue::new(&Config::default());
         let mut streams = Streams::default();
-        let [sid, other] = [(); 2].map(|()| streams.add(Stream::seed(FileId(1), 0, 1, Nanos(0))));
+        let [sid, other] = [(); 2].map(|()| streams.add(Stream::seed(FileId(1), 0, 1, Nanos(0))).unwrap());
         for (start, stream) in [(300, sid), (200, sid), (250, other)] {
             queue.ahead.push_back(Wanted { turn: Turn::Ahead, stream: Some(stream), ..part(start) });
         }

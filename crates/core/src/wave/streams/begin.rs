@@ -16,7 +16,7 @@ use crate::view::View;
 use crate::wave::streams::locate::HISTORY_MAX;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
-use crate::wave::{SEEDS_MAX, STREAMS_MAX, Wave};
+use crate::wave::{SEEDS_MAX, Wave};
 
 /// Seeds that must follow one before it counts as a run that ended.
 const FOLLOWERS: usize = 64;
@@ -76,15 +76,12 @@ impl Wave {
         by: Option<u32>,
         serial: u64,
     ) -> Option<StreamId> {
-        if self.streams.len() >= STREAMS_MAX {
-            return None;
-        }
         let (q, n) = (pages.start.0, pages.count.0);
         let f = self.files.get_mut(&id)?;
         let mut seed = Stream::seed(id, q, n, now);
         (seed.serial, seed.by) = (serial, by);
         seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
-        let sid = self.streams.add(seed);
+        let sid = self.streams.add(seed)?;
         // Two expectations cannot stand at one page: the newer one is the likelier.
         let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
         f.seeds.push_back(sid);
@@ -141,11 +138,8 @@ impl Wave {
         s.begun = (s.progress(), self.counters.pages_used);
         let (id, next, course) = (s.file, s.next, s.course);
         let stride = matches!(course, Course::Stride { .. });
-        if self.streams.len() >= STREAMS_MAX {
-            return None;
-        }
         let f = self.files.get_mut(&id)?;
-        let sid = self.streams.add(s);
+        let sid = self.streams.add(s)?;
         self.counters.streams += 1;
         let expected = match course {
             Course::Stride { .. } => &mut f.strides,

@@ -288,7 +288,7 @@ impl Wave {
         let (id, next, last) = (s.file, s.next, s.last);
         s.frontier = self.files.get(&id).map_or(next, |f| fetched_up_to(f, &s));
         (s.epoch, s.epoch_before) = (NEVER, false);
-        let sid = self.streams.add(s);
+        let Some(sid) = self.streams.add(s) else { return };
         if let Some(f) = self.files.get_mut(&id) {
             f.strides.insert(next, sid);
         }
@@ -311,9 +311,10 @@ impl Wave {
     /// Takes a stream away that says nothing of how long runs are: it was another's, or it ends otherwise.
     pub(in crate::wave) fn dismiss(&mut self, sid: StreamId) -> Option<Stream> {
         let s = self.streams.remove(sid)?;
-        let f = self.files.get_mut(&s.file)?;
-        f.unlink(sid, s.next);
-        f.unlink(sid, s.first);
+        if let Some(f) = self.files.get_mut(&s.file) {
+            f.unlink(sid, s.next);
+            f.unlink(sid, s.first);
+        }
         if s.course != Course::Seed {
             self.not_active((s.epoch, s.epoch_before), s.in_bought);
         }

@@ -77,9 +77,20 @@ pub(in crate::wave) fn on_stride(q: u64, next: u64, frontier: u64, period: i64, 
 
 impl File {
     /// Whether a page was read since it was fetched last.
-    pub(in crate::wave) fn read_since(&self, page: u64) -> bool {
+    fn read_since(&self, page: u64) -> bool {
         let known = self.table.state(PageIndex(page));
         known.used && !known.ahead
+    }
+
+    /// Marks among pages that a read has passed, of which nobody told; none where the page `before` it was read, since they may have been set
+    /// behind its reader then. O(marks).
+    pub(in crate::wave) fn unheard(
+        &self,
+        passed: Extent,
+        before: Option<u64>,
+    ) -> impl Iterator<Item = Extent> + '_ {
+        let in_order = move || before.is_some_and(|page| self.read_since(page));
+        self.table.runs(PageBit::Mark, passed).filter(move |_| !in_order())
     }
 
     /// Where those pages begin that were read and lie right before `page`, so many at most; `page` itself where there are none.
@@ -240,8 +251,7 @@ impl Wave {
                 }
                 // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 has not.
                 let between = Extent::between(PageIndex(old_next), PageIndex(q));
-                let overlooked = f.table.runs(PageBit::Mark, between).next().is_some()
-                    && !f.read_since(q - 1)
+                let overlooked = f.unheard(between, q.checked_sub(1)).next().is_some()
                     && self.queues.get(&f.device).is_none_or(|q| between.count.0 > q.device.unit_pages());
                 s.overlooked = if overlooked { s.overlooked.saturating_add(1) } else { 0 };
                 f.forward.remove(&old_next);

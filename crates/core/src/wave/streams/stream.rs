@@ -125,6 +125,8 @@ pub(crate) struct Stream {
     pub(crate) begun: (u64, u64),
 }
 
+/// Streams and seeds of all files; where so many are alive none begins. Of 500 bytes each: 65 MB.
+pub(in crate::wave) const STREAMS_MAX: usize = 1 << 17;
 /// Pages that come with one that is told where all are: a fault maps 16 around it, and its reader may touch them in any order.
 pub(crate) const UNTOLD_MAX: u64 = 31;
 
@@ -325,8 +327,11 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Adds a stream. O(1).
-    pub(crate) fn add(&mut self, mut stream: Stream) -> StreamId {
+    /// Adds a stream, unless [`STREAMS_MAX`] are alive. O(1).
+    pub(crate) fn add(&mut self, mut stream: Stream) -> Option<StreamId> {
+        if self.len() >= STREAMS_MAX {
+            return None;
+        }
         (stream.due, stream.lined) = (None, false);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -334,7 +339,7 @@ impl Streams {
         });
         let slot = &mut self.slots[index as usize];
         slot.1 = Some(stream);
-        StreamId { index, generation: slot.0 }
+        Some(StreamId { index, generation: slot.0 })
     }
 
     /// The stream, unless it has ended.
@@ -431,10 +436,10 @@ pub(in crate::wave) mod tests {
     #[test]
     fn a_name_outlives_its_stream_without_naming_another() {
         let mut streams = Streams::default();
-        let a = streams.add(Stream::seed(FileId(1), 10, 2, Nanos(0)));
+        let a = streams.add(Stream::seed(FileId(1), 10, 2, Nanos(0))).unwrap();
         assert_eq!(streams.get(a).unwrap().next, 12);
         assert!(streams.remove(a).is_some());
-        let b = streams.add(Stream::seed(FileId(1), 20, 2, Nanos(0)));
+        let b = streams.add(Stream::seed(FileId(1), 20, 2, Nanos(0))).unwrap();
         assert!(streams.get(a).is_none() && streams.remove(a).is_none());
         assert_eq!((streams.get(b).unwrap().first, streams.len()), (20, 1));
     }

@@ -113,14 +113,14 @@ mod tests {
         let mut wave = opened(Config::default());
         let mut patient = Stream::seed(FileId(0), 0, 1, Nanos(0));
         (patient.course, patient.reads, patient.interval_ns) = (Course::Forward, 9, 1_000_000_000);
-        let patient = wave.streams.add(patient);
+        let patient = wave.streams.add(patient).unwrap();
         wave.mark_active(Nanos(0), patient);
         wave.queue(0).device.timed_alone(Nanos::from_ms(8));
         for member in 1..=100 {
             let now = Nanos::from_ms(10 * member);
             let mut s = Stream::seed(FileId(0), 1000 * member, 1, now);
             (s.course, s.reads) = (Course::Forward, 9);
-            let sid = wave.streams.add(s);
+            let sid = wave.streams.add(s).unwrap();
             wave.mark_active(now, sid);
             wave.sweep(now);
         }
@@ -138,7 +138,7 @@ mod tests {
             (s.course, s.reads, s.frontier, s.interval_ns) = (course, 3, frontier, interval_ns);
             s.by = Some(7);
             let (next, seed) = (s.next, course == Course::Seed);
-            let sid = wave.streams.add(s);
+            let sid = wave.streams.add(s).unwrap();
             wave.files.get_mut(&FileId(0)).unwrap().forward.insert(next, sid);
             wave.line_up(Nanos(0), sid);
             wave.remember(7, FileId(0), Extent::new(0, 1), Some(sid).filter(|_| !elsewhere));

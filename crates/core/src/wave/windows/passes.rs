@@ -13,7 +13,6 @@
 //! What he goes back to he has not passed, and where the page before a read was read, a mark may have been set behind him. His next reads are strays.
 //! Where he goes on page by page again, another stream begins.
 
-use crate::table::PageBit;
 use crate::units::{Extent, PAGE_SIZE, PageIndex};
 use crate::wave::Wave;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
@@ -67,9 +66,8 @@ impl Wave {
         };
         let passed = Extent::between(PageIndex(passed.start), PageIndex(passed.end));
         let Some(f) = self.files.get(&s.file).filter(|f| !f.told_all) else { return };
-        let in_order = before.is_some_and(|page| f.read_since(page));
         let whole = |mark: &Extent| mark.start.0 != s.next && mark.end().0 != s.next;
-        let unheard = if in_order { 0 } else { f.table.runs(PageBit::Mark, passed).filter(whole).count() };
+        let unheard = f.unheard(passed, before).filter(whole).count();
         s.passes.read(told.then_some(pages.count.0), unheard as u64, heard || comes_back);
     }
 

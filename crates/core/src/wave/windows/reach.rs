@@ -564,7 +564,7 @@ mod tests {
             wave.queue(0).turn_of(sid);
             wave.streams.get_mut(sid).unwrap().turn = 1;
             if meanwhile {
-                let other = wave.streams.add(Stream::seed(FileId(0), 9000, 1, Nanos(0)));
+                let other = wave.streams.add(Stream::seed(FileId(0), 9000, 1, Nanos(0))).unwrap();
                 wave.queue(0).turn_of(other);
             }
             (0..if ended { 64 } else { 0 }).for_each(|_| wave.witness(FileId(0), 700, false));
