@@ -35,8 +35,8 @@
 //! ```
 //!
 //! Reads that gather nowhere buy nothing, until a small file is worn (worn.rs). Where requests overlap all of it is bought then. While
-//! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. A head
-//! buys nothing so: each page that was read is a hole in what is left, and a trip of its own.
+//! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. To a head each page that
+//! was read is a hole in what is left, and a way of its own: it buys only what is worn soon.
 
 use crate::units::{Extent, PageIndex};
 use crate::wave::footprint::entries;
@@ -360,12 +360,12 @@ impl Density {
         Some((beside.pages, "R11 beside what was bought"))
     }
 
-    /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, nothing on a head, and while that is not
-    /// known the smallest region, whose holes show it. Nothing twice.
+    /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, by a head while its holes are few, and while
+    /// nobody knows which the smallest region, whose holes show it. Nothing twice.
     fn wear(&mut self, page: PageIndex, overlaps: Option<bool>, end_of_file: u64) -> Option<Extent> {
         let (grid, bought) = match overlaps {
-            Some(true) => (LARGEST, Extent::new(0, end_of_file)),
-            Some(false) => return None,
+            Some(false) if !self.worn.is_for_a_head() => return None,
+            Some(_) => (LARGEST, Extent::new(0, end_of_file)),
             None => (0, grids::extent(grids::holding(0, page), end_of_file)),
         };
         if bought.is_empty() || self.regions.get(&grids::holding(grid, page)).is_some_and(|r| r.bought) {

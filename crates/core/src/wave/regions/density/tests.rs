@@ -180,6 +180,14 @@ fn a_small_file_far_away_is_bought_once_it_is_worn() {
     assert_eq!(bought_by(30_000_000, end, Some(false), &s3), []);
     let to_know = bought_by(30_000_000, end, None, &s3);
     assert!(to_know.len() > 8 && to_know.iter().all(|b| b.1 <= 64), "{to_know:?}");
+    // By a head if it is worn soon: its holes are few, and some waits are at stake.
+    let hdd = |region: Extent| (region.count.0, 8_000_000 + region.count.0 * 40_960);
+    let mut small = Density::default();
+    let on_a_head = Terms { overlaps: Some(false), ..FREELY };
+    let bought = (0..32).find_map(|read| {
+        Some((read, small.reads(Extent::new(read * 1201 % 4000, 1), 8_000_000, 4000, on_a_head, hdd)?))
+    });
+    assert_eq!(bought, Some((21, (Extent::new(0, 4000), "R11 worn"))));
     // Nor is a large file worn, however much of it was read at random.
     let (mut density, mut seed, large) = (Density::default(), 7, 2 * THIN_MAX + 1);
     let touches = (0..large / 64).map(|_| Extent::new(random(&mut seed) % large, 1));
