@@ -33,7 +33,7 @@ mod window;
 pub use cache::{Background, Cache, CacheConfig, Evicted, Ghost, Hold, Holds, Placement, Touch, Victim};
 pub use decision::{Decision, Pattern, Why};
 pub use folio::{FolioPlay, FolioTable, MapAdvice, Submitted, Touched};
-pub use looks::{first_look, next_look, while_read};
+pub use looks::{first_look, left_off, next_look, while_read};
 pub use play::{Play, Submission};
 pub use policy::{
     Around, Ask, AskKind, Conservative, Context, Context2008, DEFAULT_MAX, DEFAULT_MAX_2010, Legacy,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use bowwave_core::{
     Action, Config, Counters, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount,
-    PageIndex, PageTable, Wave, first_look, next_look, while_read,
+    PageIndex, PageTable, Wave, first_look, left_off, next_look, while_read,
 };
 
 use crate::device::{Device, DeviceModel};
@@ -303,6 +303,7 @@ impl World<'_> {
     /// far as anything was read.
     fn hear_of_read(&mut self, file: u32, pages: Extent, read: Input) {
         self.quiet[file as usize].clear(PageBit::Used, pages);
+        self.tell_left_off(read);
         let (first, last) = (pages.start.0 / LEAF_PAGES, (pages.end().0 - 1) / LEAF_PAGES);
         let mut found: Vec<Extent> = Vec::new();
         self.take_quiet(file, Extent::new(first * LEAF_PAGES, (last - first + 1) * LEAF_PAGES), &mut found);
@@ -319,6 +320,24 @@ impl World<'_> {
         let before = found[..since].iter().map(used);
         for input in before.chain([read]).chain(found[since..].iter().map(used)) {
             self.agent(input);
+        }
+    }
+
+    /// Tells of what the reader of `read` read without a word where he was before, if that is elsewhere.
+    fn tell_left_off(&mut self, read: Input) {
+        let (Input::Read { file, pages, actor }, Some((wave, _))) = (read, &self.wave) else { return };
+        let was = wave.heard_at(actor);
+        let Some((file, leaves)) = was.and_then(|was| left_off(was, (file, pages), LEAVES_UNREAD)) else {
+            return;
+        };
+        let mut found = Vec::new();
+        while_read(leaves, LEAVES_UNREAD, |leaf| {
+            let before = found.len();
+            self.take_quiet(file.0 as u32, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES), &mut found);
+            found.len() > before
+        });
+        for pages in found {
+            self.agent(Input::Used { file, pages });
         }
     }
 

@@ -211,6 +211,7 @@ impl Brain {
     pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> Begun {
         file.learnt(self.learnt(file));
         self.hear(now);
+        self.look_left_off(now, (id(file.number), pages), actor);
         self.look_around(now, file.number, pages, pages);
         let table = self.pages.table(id(file.number));
         let missing = table.count(PageBit::Present, pages) < pages.count;

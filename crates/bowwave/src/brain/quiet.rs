@@ -18,12 +18,14 @@
 use super::{Brain, id};
 use crate::memory::{LEAF, LEAVES_MAX, mask};
 use crate::notes::{Note, TOLD_EVERY};
-use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex, while_read};
+use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex, left_off, while_read};
 use std::sync::Arc;
 
 /// Leaves on either side of a read of which is looked what was read quietly, and how many of which nothing was end it.
 const LEAVES_AROUND: u64 = 1024;
 const LEAVES_UNREAD: u32 = 16;
+/// The same where a reader was before: who reads on there goes from page to page.
+const LEAVES_LEFT_UNREAD: u32 = 2;
 /// Notes of quiet reads are looked at so often.
 const HEARD_EVERY: Nanos = Nanos::from_ms(500);
 /// What is read quietly is told at most so late, while anybody comes to the brain: the notes of a stream are taken at the first look
@@ -63,6 +65,16 @@ impl Brain {
         let end = (last + 1 + LEAVES_AROUND).min(LEAVES_MAX);
         self.look(number, last + 1..end, LEAVES_UNREAD, &mut read);
         self.tell_read(now, number, read);
+    }
+
+    /// Tells what a reader who is `here` now has read quietly where he was before, if that is elsewhere.
+    pub(super) fn look_left_off(&mut self, now: Nanos, here: (FileId, Extent), actor: u32) {
+        let was = self.wave.heard_at(actor);
+        let Some((file, leaves)) = was.and_then(|was| left_off(was, here, LEAVES_UNREAD)) else { return };
+        let mut read = std::mem::take(&mut self.read_quietly);
+        let leaves = leaves.take_while(|&leaf| leaf < LEAVES_MAX).take(LEAVES_AROUND as usize);
+        self.look(file.0 as u32, leaves, LEAVES_LEFT_UNREAD, &mut read);
+        self.tell_read(now, file.0 as u32, read);
     }
 
     /// Tells of pages that were read without a word and go now, and before them of those below them that their reader read on his

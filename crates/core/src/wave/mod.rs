@@ -381,6 +381,11 @@ impl Wave {
         (quiet, present & quiet)
     }
 
+    /// Where `actor` was when the latest of his reads was told: what he read there since goes before his next ([`left_off`](crate::left_off)).
+    pub fn heard_at(&self, actor: u32) -> Option<(FileId, Extent)> {
+        self.latest.get(&actor).map(|latest| (latest.file, latest.pages))
+    }
+
     /// Whether `page` is known present or in flight.
     pub fn resident(&self, file: FileId, page: PageIndex) -> bool {
         self.files.get(&file).is_some_and(|f| f.table.present(page))

@@ -293,8 +293,9 @@ impl State {
         self.account_used(event.file, pages);
         self.tell_all(event.file, false, now);
         let file = FileId(u64::from(event.file));
+        let left_off = self.harvest_left_off(event.tid, (file, pages));
         let [before, since] = self.harvest_around(event.file, pages);
-        for harvest in before {
+        for harvest in left_off.into_iter().chain(before) {
             self.harvested(harvest, now);
         }
         self.wave.handle(now, Input::Read { file, pages, actor: event.tid });

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageIndex, while_read};
+use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageIndex, left_off, while_read};
 use bowwave_wire::{FILES_MAX, Harvest};
 
 use super::report::{complain, file_report};
@@ -146,6 +146,20 @@ impl State {
             let on_it = found.iter().map(|h| Harvest { used: h.used & bits_in(side, h.leaf), ..*h });
             on_it.filter(|harvest| harvest.used != 0).collect()
         })
+    }
+
+    /// What the reader `tid` read quietly where he was before, if he is elsewhere now: it is to be told before what he reads `here`.
+    pub(super) fn harvest_left_off(&self, tid: u32, here: (FileId, Extent)) -> Vec<Harvest> {
+        let was = self.wave.heard_at(tid);
+        let left = was.and_then(|was| left_off(was, here, LEAVES_UNREAD));
+        let mut found = Vec::new();
+        let Some((file, leaves)) = left else { return found };
+        while_read(leaves.take(LEAVES_BEHIND as usize), LEAVES_UNREAD, |leaf| {
+            let before = found.len();
+            found.extend(self.harvest_leaf(file.0 as u32, leaf));
+            found.len() > before
+        });
+        found
     }
 
     /// Takes what was read quietly in a leaf, as those inside and the observer outside saw it.

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Instant;
 
+use bowwave_core::{FileId, Input};
 use bowwave_wire::{Event, Harvest, KERNEL_ON, Kind};
 
 /// The program's side: what the shim does, in a few lines.
@@ -175,4 +176,29 @@ fn a_read_is_told_between_what_was_read_before_it_and_what_was_read_since() {
     assert_eq!(before, [of(0, 0b11 << 62), of(1, 0b11_1111)]);
     assert_eq!(since, [of(1, 0b111 << 8), of(3, 1 << (250 - 192))]);
     assert_eq!(state.harvest_around(slot.index, Extent::new(70, 2)), [vec![], vec![]], "it is told once");
+}
+
+/// Who was heard of at page 70 and is far away now has read on to page 75 meanwhile: that is told before, and where others read is not his.
+#[test]
+fn what_a_reader_read_where_he_left_off_is_told_before_he_reads_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let mut state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (_tmp, file) = temporary(4096);
+    let meta = file.metadata().unwrap();
+    let slot = segment.bind(meta.dev(), meta.ino(), meta.len()).unwrap();
+    let id = FileId(u64::from(slot.index));
+    state.wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(meta.len()) });
+    state.wave.handle(Nanos(0), Input::Read { file: id, pages: Extent::new(70, 2), actor: 5 });
+    for leaf in 0..64 {
+        assert_eq!(segment.publish(slot.index, leaf, !0, !0), None);
+    }
+    for pages in [Extent::new(72, 3), Extent::new(1000, 1)] {
+        segment.touch(slot.tag(), pages.start.byte(), pages.count.bytes().0);
+    }
+    let left_off = |page, tid| state.harvest_left_off(tid, (id, Extent::new(page, 1)));
+    assert_eq!(left_off(3000, 6), [], "of another reader nothing is known");
+    assert_eq!(left_off(140, 5), [], "near by, a look around the read finds it");
+    assert_eq!(left_off(3000, 5), [Harvest { file: slot.index, leaf: 1, used: 0b111 << 8 }]);
+    assert_eq!(left_off(3000, 5), [], "it is told once");
 }
