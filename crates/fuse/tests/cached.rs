@@ -227,6 +227,71 @@ fn a_changed_object_is_stale_and_new_when_opened_again() {
     assert!(buffer == old[..], "what was cached of the old one is of the old one");
 }
 
+/// Who has a file open reads the version that he opened, or an error: never zeros behind its end, nor less of it, and nobody who maps it dies,
+/// whatever others are told of the name.
+#[test]
+fn who_has_a_file_open_keeps_its_length() {
+    if !possible() {
+        return;
+    }
+    let place = Place::of_source();
+    let old = vec![b'A'; 200_000];
+    let replaced = |name: &str, body: &[u8]| {
+        fs::write(place.source().join("new"), body).unwrap();
+        fs::rename(place.source().join("new"), place.source().join(name)).unwrap();
+    };
+    type Change<'a> = (&'a str, usize, &'a dyn Fn(&str));
+    let in_place = |name: &str| File::options().append(true).open(place.source().join(name)).unwrap();
+    let changes: [Change<'_>; 4] = [
+        ("appended", 230_000, &|name| in_place(name).write_all(&[b'A'; 30_000]).unwrap()),
+        ("truncated", 100_000, &|name| in_place(name).set_len(100_000).unwrap()),
+        ("longer", 250_000, &|name| replaced(name, &[b'B'; 250_000])),
+        ("shorter", 150_001, &|name| replaced(name, &[b'B'; 150_001])),
+    ];
+    for (name, len, change) in changes {
+        let path = place.put(name, &old);
+        let file = File::open(&path).unwrap();
+        let mut buffer = vec![0; 300_000];
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), old.len());
+        // SAFETY: a mapping of our own file, read only, of pages that it has.
+        let mapped = unsafe {
+            let map = libc::mmap(
+                std::ptr::null_mut(),
+                old.len(),
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            );
+            assert_ne!(map, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+            std::slice::from_raw_parts(map.cast::<u8>(), old.len())
+        };
+        assert!(mapped == old);
+        change(name);
+        thread::sleep(Duration::from_millis(60));
+        // By the descriptor, by the name, by the descriptor again.
+        assert_eq!(file.metadata().unwrap().len(), 200_000, "{name}");
+        assert_eq!(fs::metadata(&path).unwrap().len() as usize, len, "{name}");
+        assert_eq!(file.metadata().unwrap().len(), 200_000, "{name}");
+        for at in [0, 199_000] {
+            match file.read_at(&mut buffer, at) {
+                Ok(read) => assert!(buffer[..read] == old[at as usize..], "{name}: {read} bytes at {at}"),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ESTALE), "{name}"),
+            }
+        }
+        assert!(mapped == old, "{name}");
+        let new = fs::read(&path).unwrap();
+        assert!(new.len() == len && new == fs::read(place.source().join(name)).unwrap(), "{name}");
+        // SAFETY: nothing uses the mapping any more.
+        unsafe { libc::munmap(mapped.as_ptr() as *mut _, mapped.len()) };
+    }
+    let file = File::open(place.put("gone", &old)).unwrap();
+    fs::remove_file(place.source().join("gone")).unwrap();
+    thread::sleep(Duration::from_millis(60));
+    assert_eq!(file.metadata().unwrap().len(), 200_000, "as on any file system");
+    assert!(fs::metadata(place.mounted().join("gone")).is_err());
+}
+
 #[test]
 fn faults_of_a_store_make_no_wrong_byte_and_no_hang() {
     if !possible() {

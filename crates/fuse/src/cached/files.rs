@@ -17,6 +17,13 @@
 //!   open v1 ── inode 7: v1       OPEN 7, the source has v2 ── ESTALE ── LOOKUP ── inode 8 ── OPEN 8: v2      inode 7 stays v1
 //! ```
 //!
+//! That holds for its length as well: told another, the kernel would show zeros behind what it has of the last page, cut off what readers
+//! have, or kill who maps it. So an inode that was opened keeps its length, and a name that leads to another length leads to another inode:
+//!
+//! ```text
+//!   inode 7: v1, 200,000 bytes     the source has 200,704 ── LOOKUP ── inode 8, 200,704 bytes      GETATTR 7 ── 200,000, for ever
+//! ```
+//!
 //! At most 4,096 closed files are kept (with a descriptor each, if they are local ones); the one that was closed longest ago goes first.
 
 use super::names::Names;
@@ -71,10 +78,14 @@ impl Files {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file that there is, if its version was looked at lately.
-    pub(crate) fn fresh(&self, path: &TreePath, names: &Names) -> Option<Opened> {
+    /// The file that there is, if its version was looked at lately, and is as long as inode `ino` is said to be.
+    pub(crate) fn fresh(&self, ino: u64, path: &TreePath, names: &Names) -> Option<Opened> {
+        let said = names.last_known(ino).map(|attr| attr.len);
         let mut open = self.lock();
         let held = open.files.get_mut(path).filter(|held| held.seen.elapsed() < names.staleness())?;
+        if said.is_some_and(|len| len != held.file.len()) {
+            return None;
+        }
         held.handles += 1;
         Some((held.file.clone(), held.serial))
     }
@@ -107,6 +118,16 @@ impl Files {
         let mut open = self.lock();
         let (meta, number) = open.kernel.entry(ino).or_insert_with(|| (file.meta().clone(), *serial));
         number == serial || (meta.version.is_some() && meta == file.meta())
+    }
+
+    /// Whether an inode is of a version that has another length than `len`.
+    pub(crate) fn kernel_has_another(&self, ino: u64, len: u64) -> bool {
+        self.lock().kernel.get(&ino).is_some_and(|(meta, _)| meta.len != len)
+    }
+
+    /// Whether an inode is of a version.
+    pub(crate) fn kernel_has_any(&self, ino: u64) -> bool {
+        self.lock().kernel.contains_key(&ino)
     }
 
     /// The kernel knows an inode no more, and has no page of it.
@@ -183,7 +204,7 @@ mod tests {
         let names = Names::new(Arc::new(DirTree::open(dir.path()).unwrap()), Duration::from_secs(60));
         let files = Files::new(Cache::builder().memory(Bytes(8 << 20)).build().unwrap());
         let path = TreePath::parse("a").unwrap();
-        assert!(files.fresh(&path, &names).is_none());
+        assert!(files.fresh(7, &path, &names).is_none());
         let opened = files.open(&path, &names).unwrap();
         assert!(files.kernel_has(7, &opened), "of none so far");
         let again = files.open(&path, &names).unwrap();
@@ -191,6 +212,8 @@ mod tests {
         std::fs::write(dir.path().join("a"), b"abcd").unwrap();
         let changed = files.open(&path, &names).unwrap();
         assert_eq!((opened.0.len(), changed.0.len()), (3, 4));
+        assert!(files.kernel_has_another(7, 4) && !files.kernel_has_another(7, 3), "it keeps its length");
+        assert!(files.kernel_has_any(7) && !files.kernel_has_another(9, 4), "no version, no length");
         assert!(
             !files.kernel_has(7, &changed) && files.kernel_has(8, &changed) && files.kernel_has(7, &opened)
         );
@@ -198,8 +221,8 @@ mod tests {
         assert!(files.kernel_has(7, &changed));
         let (first, second) = (opened.0, changed.0);
         files.changed(&path, &first);
-        assert!(files.fresh(&path, &names).is_some(), "an old handle says nothing of the new version");
+        assert!(files.fresh(7, &path, &names).is_some(), "an old handle says nothing of the new version");
         files.changed(&path, &second);
-        assert!(files.fresh(&path, &names).is_none());
+        assert!(files.fresh(7, &path, &names).is_none());
     }
 }

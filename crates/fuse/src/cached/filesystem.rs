@@ -252,6 +252,34 @@ impl Inner {
         self.runtime.spawn_blocking(move || ask(&inner));
     }
 
+    /// Counts a lookup of `path`, which leads to `attr` now, and says its inode: another than before where that is of another length.
+    fn found(&self, path: TreePath, attr: &Attr) -> u64 {
+        let ino = self.names.number_of_path(&path);
+        if self.kernel_cache && self.files.kernel_has_another(ino, attr.len) {
+            self.names.renew(ino, &path);
+        }
+        self.names.found(path, attr)
+    }
+
+    /// The source says what the name of an inode leads to. Returns what the inode is: that, or what it was, if it is of another length.
+    fn learn(&self, ino: u64, path: &TreePath, attr: &Attr) -> Option<Attr> {
+        if self.kernel_cache && self.files.kernel_has_another(ino, attr.len) {
+            self.names.renew(ino, path);
+        } else {
+            self.names.learn(ino, attr);
+        }
+        self.names.last_known(ino)
+    }
+
+    /// The name of an inode leads to nothing any more. Returns what the inode is for those who have it open: what it was.
+    fn is_no_more(&self, ino: u64, path: &TreePath) -> Option<Attr> {
+        if !self.kernel_cache || !self.files.kernel_has_any(ino) {
+            return None;
+        }
+        self.names.renew(ino, path);
+        self.names.last_known(ino)
+    }
+
     /// A read is over.
     fn read_done(&self, open: &OpenFile, outcome: Result<PageBytes, Error>, reply: ReplyData) {
         match outcome {
@@ -320,7 +348,7 @@ impl Filesystem for Mounted {
             Err(_) => return reply.error(Errno::ENOENT),
         };
         let answer = |inner: &Inner, path, attr: &Attr, reply: ReplyEntry| {
-            let ino = inner.names.found(path, attr);
+            let ino = inner.found(path, attr);
             reply.entry(&inner.names.staleness(), &inner.attr(ino, attr), Generation(0));
         };
         let known = names.known(names.number_of(parent.0, name)).map(Some);
@@ -349,12 +377,18 @@ impl Filesystem for Mounted {
             return reply.attr(&names.staleness(), &self.0.attr(ino.0, &attr));
         }
         let Some(path) = names.path(ino.0) else { return reply.error(Errno::ENOENT) };
-        self.0.aside(move |inner| match inner.names.ask(&path) {
-            Ok(attr) => {
-                inner.names.learn(ino.0, &attr);
-                reply.attr(&inner.names.staleness(), &inner.attr(ino.0, &attr));
+        self.0.aside(move |inner| {
+            let asked = inner.names.ask(&path);
+            let known = match &asked {
+                Ok(attr) => inner.learn(ino.0, &path, attr),
+                Err(Error::NotFound { .. }) => inner.is_no_more(ino.0, &path),
+                Err(_) => None,
+            };
+            match (known, asked) {
+                (Some(attr), _) => reply.attr(&inner.names.staleness(), &inner.attr(ino.0, &attr)),
+                (None, Ok(_)) => reply.error(Errno::ENOENT),
+                (None, Err(error)) => reply.error(inner.failed(&error)),
             }
-            Err(error) => reply.error(inner.failed(&error)),
         });
     }
 
@@ -375,7 +409,7 @@ impl Filesystem for Mounted {
             return reply.opened(handle, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
         }
         let Some(path) = self.0.names.path(ino.0) else { return reply.error(Errno::ENOENT) };
-        if let Some(opened) = self.0.files.fresh(&path, &self.0.names) {
+        if let Some(opened) = self.0.files.fresh(ino.0, &path, &self.0.names) {
             return self.0.opened(ino.0, path, opened, reply);
         }
         self.0.aside(move |inner| match inner.files.open(&path, &inner.names) {

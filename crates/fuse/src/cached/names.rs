@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A name lives as long as the kernel remembers it (it says FORGET), so the table is bounded by the kernel's own; listings
-//! go with the names. A file that has grown is seen with its new length after the staleness, or when it is opened.
+//! go with the names. A file that has grown is seen with its new length after the
+//! staleness, or when it is opened: by its name, for who has it open sees what he opened.
 
 use crate::content::fnv1a;
 use bowwave_io::{Attr, Error, Kind, Listing, Storage, Tree, TreePath, Until};
@@ -87,6 +88,11 @@ impl Names {
         let (attr, at) = node.attr.as_ref()?;
         let old = ino != ROOT && number(&nodes, &node.path) != ino;
         (old || at.elapsed() < self.staleness).then(|| attr.clone())
+    }
+
+    /// What was learnt last of an inode, however long ago.
+    pub(crate) fn last_known(&self, ino: u64) -> Option<Attr> {
+        self.nodes().by_number.get(&ino)?.attr.as_ref().map(|(attr, _)| attr.clone())
     }
 
     /// The object at `path` is another than the one that `ino` stands for: from now on its name leads to another inode.
@@ -180,6 +186,11 @@ impl Names {
         let nodes = self.nodes();
         let path = nodes.by_number.get(&folder).and_then(|node| node.path.join(name).ok());
         path.map_or(FIRST, |path| number(&nodes, &path))
+    }
+
+    /// The number that leads to `path`, or would.
+    pub(crate) fn number_of_path(&self, path: &TreePath) -> u64 {
+        number(&self.nodes(), path)
     }
 
     pub(crate) fn open(&self, path: &TreePath) -> Result<Arc<dyn Storage>, Error> {
