@@ -1,13 +1,14 @@
 //! Every read() pattern on every device in virtual time, under `wave`: share of the bounds, and bytes.
 //!
-//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N | ordered=N] [explain] [root] [drawn=SEED] [volume=F]`
+//! `cargo run --release -p bowwave-lab --example play -- [PATTERN-PREFIX] [DEVICE] [mixtures | composed=N | ordered=N] [explain] [root] [told | sampled] [drawn=SEED] [volume=F]`
 //!
+//! `told`: the brain hears of each read at once, as that of a cache of our own does, and `sampled`: as an observer outside; else as the shim inside a program.
 //! `model=SPEC` is a device spelt out, as `bowwave slow --device` has it. `trace=FILE` plays the reads of a recorded trace instead, `runs=N` N drawn programs that read runs here and there in one file.
 
 use bowwave_core::{Bytes, Config, PageCount};
 use bowwave_lab::{
-    DeviceModel, Fetcher, Params, Pattern, Plan, Rng, Yardsticks, find, mixtures, play, published,
-    read_trace, trace_of,
+    DeviceModel, Fetcher, Knowledge, Params, Pattern, Plan, Rng, Yardsticks, find, mixtures, play_knowing,
+    published, read_trace, trace_of,
 };
 
 /// A program that reads 24 to 150 runs at random places of one file, as slices of arrays and members of archives are read, with or without
@@ -57,6 +58,11 @@ fn main() {
     let request_max = PageCount(if has("root") { 256 } else { 64 });
     let config =
         Config { memory: Bytes(6 << 30), request_max, reader_max: PageCount(32), ..Config::default() };
+    let knowledge = match (has("told"), has("sampled")) {
+        (true, _) => Knowledge::Event,
+        (_, true) => Knowledge::Sampled,
+        _ => Knowledge::Marks,
+    };
     let spelt = value("model=");
     let devices: Vec<(&str, DeviceModel)> = match &spelt {
         Some(spec) => vec![(spec, spec.parse().expect("a device"))],
@@ -81,7 +87,7 @@ fn main() {
         );
         for (name, plan) in &plans {
             let yard = Yardsticks::of(plan, model);
-            let out = play(plan, model, Fetcher::Wave(config), has("explain"));
+            let out = play_knowing(plan, model, Fetcher::Wave(config), knowledge, has("explain"));
             let none = yard.demand_ns;
             let s = out.elapsed.0 as f64;
             let share = yard.online_ns as f64 / s;
