@@ -175,6 +175,26 @@ mod tests {
         assert_eq!(block_and_next(reads), (4, 1012));
     }
 
+    /// Each read of a block is told, and before him lie marks that he comes to when he has read down to them: those he has not overlooked.
+    #[test]
+    fn marks_within_a_block_are_still_to_come() {
+        let block = 128;
+        let reads = |blocks: u64| {
+            (0..blocks).flat_map(move |b| (0..block).rev().map(move |page| 1000 + b * block + page))
+        };
+        let read = |blocks: u64, more: u64| {
+            let last = (0..more).map(|page| 1000 + (blocks + 1) * block - 1 - page);
+            block_and_next(reads(blocks).chain(last))
+        };
+        for (blocks, more) in [(3, 1), (4, 2), (4, 3), (4, 64), (6, 3), (8, 100)] {
+            assert_eq!(
+                read(blocks, more),
+                (block, 1000 + blocks * block),
+                "{blocks} blocks and {more} pages"
+            );
+        }
+    }
+
     #[test]
     fn too_far_off_is_elsewhere() {
         let reads = [1003, 1002, 1001, 1000, 1007, 1006, 1005, 1004, 1041];
