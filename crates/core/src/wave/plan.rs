@@ -264,14 +264,11 @@ impl Wave {
         self.memory_believed < self.memory() && queue.is_some_and(Queue::is_filled)
     }
 
-    /// A reader is heard of for the first time since he got what he had waited for: within two latencies he takes it at once.
+    /// A reader is heard of, perhaps for the first time since he got what he had waited for.
     fn pace(&mut self, now: Nanos, sid: StreamId) {
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let Some(served) = s.served.take() else { return };
         let latency = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device)?.device.latency());
-        if let Some(latency) = latency {
-            s.takes_at_once = now.since(served).0 <= 2 * latency.0;
-        }
+        s.pace.goes_on(now, latency);
     }
 
     /// Who reads again, or goes, waits for nothing any more, though nobody told that his wait ended.
@@ -351,7 +348,7 @@ impl Wave {
             self.counters.pages_late += pages.count.0;
         }
         let Some(s) = self.streams.get_mut(sid) else { return };
-        s.served = Some(now);
+        s.pace.served(now);
         if s.reads > 1 && 4 * took.0 >= 3 * latency.0 {
             // As long as a read elsewhere takes: somebody of whom nobody hears moves the head.
             s.turn = 0;

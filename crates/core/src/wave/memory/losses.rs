@@ -200,7 +200,7 @@ impl Wave {
     /// Whether the reader of a stream would have come for what it has ahead, were the head not with others, and what is out fits.
     fn is_held_up(&self, s: &Stream) -> bool {
         let queue = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device));
-        s.takes_at_once && self.out() <= self.room() && queue.is_some_and(Queue::crowded_head)
+        s.pace.takes_at_once() && self.out() <= self.room() && queue.is_some_and(Queue::crowded_head)
     }
 
     /// The same of the stream below `page`, if that comes to it.
@@ -311,6 +311,7 @@ mod tests {
     use crate::table::PageBit;
     use crate::units::{Bytes, Extent, FileId, Nanos};
     use crate::wave::devices::device::tests::play;
+    use crate::wave::streams::pace::Pace;
     use crate::wave::streams::stream::Stream;
     use crate::wave::streams::stream::tests::{buy_region, fetched_ahead};
     use crate::wave::{Config, Input, Wave};
@@ -445,7 +446,7 @@ mod tests {
             let (mut wave, sid) = fetched_ahead(Extent::new(1000, 1600), 2599);
             wave.queue(0).device = play(1, 8_000, 500);
             wave.queue(0).waiting.extend(0..waiting);
-            wave.streams.get_mut(sid).unwrap().takes_at_once = takes_at_once;
+            wave.streams.get_mut(sid).unwrap().pace = Pace::taking(takes_at_once);
             wave.memory_believed = memory;
             wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });
             wave.check();

@@ -180,7 +180,7 @@ impl Wave {
     pub(in crate::wave) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
         // An epoch lasts for two turns of whoever ends it, and for the longest wait of late: streams by long turns, and such as wait for
         // their device, are active all the same.
-        let turns = self.streams.get(sid).map_or(0, |s| 2 * s.interval_ns);
+        let turns = self.streams.get(sid).map_or(0, |s| 2 * s.pace.interval_ns());
         let wait = self.longest_ns[0].max(self.longest_ns[1]);
         if now.since(self.epoch_start).0 > EPOCH.0.max(turns).max(wait) {
             self.epoch = self.epoch.wrapping_add(1);

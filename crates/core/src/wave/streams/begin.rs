@@ -47,7 +47,7 @@ impl Wave {
             let mut s = Stream::stride(id, pages, period, now)?;
             s.reads = reads;
             s.by_turns = in_a_row.is_none();
-            s.interval_ns = now.since(before).0;
+            s.pace.comes_every(now.since(before).0);
             return self.adopt(now, s);
         }
         if looks { None } else { self.sow(now, id, pages, Some(actor)) }
@@ -123,7 +123,7 @@ impl Wave {
         s.first = q - history.min(q);
         s.reads = 2;
         // It has been away long enough to be forgotten, and may be again; what was fetched for it is its own once more.
-        s.interval_ns = RETURN_NS;
+        s.pace.comes_every(RETURN_NS);
         let f = self.files.get(&id)?;
         s.frontier = f.table.next_hole(PageIndex(s.next), HISTORY_MAX).0.min(f.end).max(s.next);
         let own = Extent::between(PageIndex(s.next), PageIndex(s.frontier));

@@ -285,7 +285,7 @@ impl Wave {
     /// It goes on where it was, with what was fetched for it, if he comes back before it is swept away. O(runs ahead).
     pub(in crate::wave) fn rest(&mut self, sid: StreamId) {
         let Some(mut s) = self.dismiss(sid) else { return };
-        let (id, next, last) = (s.file, s.next, s.last);
+        let (id, next, last) = (s.file, s.next, s.pace.last());
         s.frontier = self.files.get(&id).map_or(next, |f| fetched_up_to(f, &s));
         (s.epoch, s.epoch_before) = (NEVER, false);
         let Some(sid) = self.streams.add(s) else { return };

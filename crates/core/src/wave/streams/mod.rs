@@ -4,6 +4,7 @@
 //! read --> locate: goes on, repeats, history, stray --> begin: a seed, a stream resumed, a stride
 //!          blocks, hops: another order, short gaps      quiet: reads that nobody told
 //!          look: who looks ahead                        ends, sweep: left, over, silent
+//!          pace: when it was heard of
 //! ```
 
 pub(in crate::wave) mod begin;
@@ -12,6 +13,7 @@ pub(in crate::wave) mod ends;
 pub(in crate::wave) mod hops;
 pub(in crate::wave) mod locate;
 pub(in crate::wave) mod look;
+pub(in crate::wave) mod pace;
 pub(in crate::wave) mod quiet;
 pub(in crate::wave) mod stream;
 pub(in crate::wave) mod sweep;

@@ -47,7 +47,7 @@ impl Wave {
                 f.forward.remove(&next);
                 s.next = next.max(pages.end().0);
                 s.frontier = s.frontier.max(s.next);
-                s.last = now;
+                s.pace.is_there(now);
                 let displaced = f.forward.insert(s.next, sid).filter(|&other| other != sid);
                 if let Some(other) = displaced {
                     self.end(other);

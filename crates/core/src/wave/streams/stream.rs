@@ -10,6 +10,7 @@
 //! ```
 
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::wave::streams::pace::Pace;
 use crate::wave::windows::passes::Passes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -38,7 +39,7 @@ pub(crate) enum Course {
 
 /// One reader's progress. Pages are plain numbers here: the arithmetic runs both ways.
 #[derive(Clone, Debug)]
-pub(crate) struct Stream {
+pub(in crate::wave) struct Stream {
     pub(crate) file: FileId,
     pub(crate) course: Course,
     /// Where the run began: its first page; for a backward stream the page after its highest.
@@ -64,11 +65,7 @@ pub(crate) struct Stream {
     pub(crate) overlooked: u8,
     /// What its reader passes that was fetched for him (R2).
     pub(crate) passes: Passes,
-    pub(crate) last: Nanos,
-    /// Time between the two latest words of it, in ns.
-    pub(crate) gap_ns: u64,
-    /// The mean of such times, of which the latest counts a quarter.
-    pub(crate) interval_ns: u64,
+    pub(crate) pace: Pace,
     /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
     pub(crate) serial: u64,
     /// Of a seed, who read it, if that is known.
@@ -87,10 +84,6 @@ pub(crate) struct Stream {
     pub(crate) missed: bool,
     /// Its second read opened its window, and its third has not been told (R3).
     pub(crate) early: bool,
-    /// When its reader got what he had waited for; until he is heard of again.
-    pub(crate) served: Option<Nanos>,
-    /// He was heard of again within two latencies: he takes what comes as fast as it comes.
-    pub(crate) takes_at_once: bool,
     /// Told reads in a row that its reader made here, and nowhere else meanwhile.
     pub(crate) stayed_in: u8,
     /// Where its frontier was before what is behind it was lost: what is still there up to that is its own (R12).
@@ -147,9 +140,7 @@ impl Stream {
             block: 0,
             overlooked: 0,
             passes: Passes::default(),
-            last: now,
-            gap_ns: 0,
-            interval_ns: 0,
+            pace: Pace::begins(now),
             serial: 0,
             by: None,
             due: None,
@@ -160,8 +151,6 @@ impl Stream {
             waited: false,
             missed: false,
             early: false,
-            served: None,
-            takes_at_once: false,
             stayed_in: 0,
             asked: 0,
             robbed: false,
@@ -298,15 +287,12 @@ impl Stream {
 
     /// Whether its reader goes up, and takes what comes as fast as it comes.
     pub(crate) fn takes_what_comes(&self) -> bool {
-        self.takes_at_once && self.course == Course::Forward
+        self.pace.takes_at_once() && self.course == Course::Forward
     }
 
     /// It was heard of at `now`, by a read or by what was read quietly.
     pub(crate) fn heard_of(&mut self, now: Nanos) {
-        let gap = now.since(self.last).0;
-        self.interval_ns = if self.reads <= 1 { gap } else { (self.interval_ns * 3 + gap) / 4 };
-        self.gap_ns = gap;
-        self.last = now;
+        self.pace.heard_of(now, self.reads);
     }
 }
 

@@ -77,14 +77,14 @@ impl Wave {
         let latency = device.and_then(|q| q.device.latency()).unwrap_or(LATENCY_UNKNOWN).0;
         let wait = self.longest_ns[0].max(self.longest_ns[1]);
         let patience =
-            (INTERVALS * s.interval_ns).max(LATENCIES * latency).max(PATIENCE_MIN.0).max(WAITS * wait);
+            (INTERVALS * s.pace.interval_ns()).max(LATENCIES * latency).max(PATIENCE_MIN.0).max(WAITS * wait);
         let patience = if s.course == Course::Seed { SEED * patience } else { patience };
-        let idle = now.since(s.last).0;
+        let idle = now.since(s.pace.last()).0;
         let overtaken = idle >= OVERTAKEN * latency && self.overtaken(s);
         if overtaken || idle >= patience && !self.may_read_quietly(sid, s, idle) {
             return None;
         }
-        let end = if idle < patience { s.last.0 + patience } else { s.last.0 + self.config.told_within.0 };
+        let end = s.pace.last().0 + if idle < patience { patience } else { self.config.told_within.0 };
         Some(Nanos(end.min(now.0 + OVERTAKEN * latency).max(now.0 + 1)))
     }
 
@@ -112,7 +112,8 @@ mod tests {
     fn one_patient_reader_holds_up_nobody() {
         let mut wave = opened(Config::default());
         let mut patient = Stream::seed(FileId(0), 0, 1, Nanos(0));
-        (patient.course, patient.reads, patient.interval_ns) = (Course::Forward, 9, 1_000_000_000);
+        (patient.course, patient.reads) = (Course::Forward, 9);
+        patient.pace.comes_every(1_000_000_000);
         let patient = wave.streams.add(patient).unwrap();
         wave.mark_active(Nanos(0), patient);
         wave.queue(0).device.timed_alone(Nanos::from_ms(8));
@@ -135,7 +136,8 @@ mod tests {
             let mut wave = opened(Config { told_within, ..Config::default() });
             let mut s = Stream::seed(FileId(0), 0, 1, Nanos(0));
             let interval_ns = if course == Course::Seed { 0 } else { 40_000_000 };
-            (s.course, s.reads, s.frontier, s.interval_ns) = (course, 3, frontier, interval_ns);
+            (s.course, s.reads, s.frontier) = (course, 3, frontier);
+            s.pace.comes_every(interval_ns);
             s.by = Some(7);
             let (next, seed) = (s.next, course == Course::Seed);
             let sid = wave.streams.add(s).unwrap();

@@ -48,7 +48,8 @@ impl Wave {
             return None;
         }
         let mut s = Stream::stride(id, pages, period, now)?;
-        (s.ahead, s.interval_ns, s.found) = (old.ahead, old.interval_ns, old.found);
+        (s.ahead, s.found) = (old.ahead, old.found);
+        s.pace.comes_every(old.pace.interval_ns());
         self.pass_runs(now, id, Extent::new(next, run), period, quiet);
         self.end(sid);
         self.adopt(now, s)

@@ -51,7 +51,7 @@ impl Wave {
             let overlap = period.unsigned_abs() <= pages.count.0;
             let serial = |page| Some(seed(page)?.serial);
             let reads = if overlap { None } else { reads_of(period, nearest, serial) };
-            Some((period, reads?, seed(nearest)?.last))
+            Some((period, reads?, seed(nearest)?.pace.last()))
         })
     }
 }

@@ -100,7 +100,7 @@ impl Wave {
         // From the first of them to the second he may have waited for the one that he had been reading when they were asked for.
         let first = STRIDE_READS + 2..=STRIDE_READS + FIRST_RUNS;
         if first.contains(&s.reads) {
-            s.found &= queue.device.latency().is_some_and(|latency| AT_ONCE * s.gap_ns < latency.0);
+            s.found &= queue.device.latency().is_some_and(|latency| AT_ONCE * s.pace.gap_ns() < latency.0);
         }
         // Where strides were seen to end, one that is not much longer may end as well, though some of its reads were not told.
         if f.stride_lengths.known() && s.reads < 2 * f.stride_lengths.longest() {

@@ -379,6 +379,7 @@ mod tests {
     use crate::units::{Bytes, Extent, FileId, Nanos};
     use crate::wave::devices::device::tests::{gliding, play};
     use crate::wave::memory::shares::AHEAD_MIN;
+    use crate::wave::streams::pace::Pace;
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::streams::stream::{Course, Stream};
     use crate::wave::{Config, Input, Wave};
@@ -504,7 +505,7 @@ mod tests {
         let queue = wave.queue(0);
         queue.device = play(1, 8_000, 500);
         queue.waiting.extend([0, 1]);
-        wave.streams.get_mut(sid).unwrap().takes_at_once = true;
+        wave.streams.get_mut(sid).unwrap().pace = Pace::taking(true);
         wave.memory_believed = 32_768;
         let mut stays_among = |streams, new| {
             (wave.active_now, wave.active_before, wave.came_late) = (streams, [new, 0], [0, new]);
@@ -622,7 +623,8 @@ mod tests {
             (wave.active_now, wave.memory_believed, wave.counters.pages_used) = (1, 2048, 100_000);
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request) = (4096, 1744 / request, request);
-            (s.next, s.frontier, s.takes_at_once, s.stayed_in) = (2000, 2400, true, stayed_in);
+            (s.next, s.frontier, s.stayed_in) = (2000, 2400, stayed_in);
+            s.pace = Pace::taking(true);
             wave.unread = s.out() + others;
             let rushes = wave.rushes(wave.streams.get(sid).unwrap());
             (rushes, wave.target(sid, Why("R2 next"), 2000).0)
