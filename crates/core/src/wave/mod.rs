@@ -78,6 +78,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use devices::device::Sent;
 use lately::Lately;
+use memory::epochs::Epochs;
 use memory::losses::GIVEN_UP_MAX;
 use memory::trials::Trials;
 use regions::account::Account;
@@ -260,18 +261,7 @@ pub struct Wave {
     lost_weighed: u64,
     /// Readers that found gone what had arrived, in this epoch.
     robbed_now: u64,
-    /// The longest that somebody waited in this epoch and in the one before.
-    longest_ns: [u64; 2],
-    /// From 1, so that none is the one after [`streams::stream::NEVER`].
-    epoch: u32,
-    epoch_start: Nanos,
-    active_now: u64,
-    /// Streams that were active in the epoch before this one, and in the one before that.
-    active_before: [u64; 2],
-    /// Of those of this epoch, and of the one before, so many read in what was bought (R11).
-    in_bought: [u64; 2],
-    /// Streams that became active for the first time in the second half of this epoch, and of the one before.
-    came_late: [u64; 2],
+    epochs: Epochs,
     counters: Counters,
     /// At most `changed_max`: twice the leaves of all that was touched since they were taken.
     changed: Vec<(FileId, u64)>,
@@ -307,13 +297,7 @@ impl Wave {
             lost: 0,
             lost_weighed: 0,
             robbed_now: 0,
-            longest_ns: [0; 2],
-            epoch: 1,
-            epoch_start: Nanos(0),
-            active_now: 0,
-            active_before: [0; 2],
-            in_bought: [0; 2],
-            came_late: [0; 2],
+            epochs: Epochs::default(),
             counters: Counters::default(),
             changed: Vec::new(),
             changed_max: CHANGED_MIN,

@@ -305,7 +305,7 @@ impl Wave {
         }
         self.counters.stalls += 1;
         self.counters.stalled_ns += took.0;
-        self.longest_ns[0] = self.longest_ns[0].max(took.0);
+        self.epochs.waited(took);
         if latest.missing == pages.count.0
             && let Some(queue) = self.queues.get_mut(&device)
             && pages.count <= queue.reader_max

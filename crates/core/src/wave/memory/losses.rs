@@ -476,7 +476,7 @@ mod tests {
     fn one_reader_of_many_says_nothing_of_the_memory() {
         for (streams, thrashes) in [(1, 1), (63, 1), (64, 2), (300, 5)] {
             let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
-            wave.active_now = streams;
+            wave.epochs.are_active(streams);
             let memory = wave.memory_believed;
             let after = core::array::from_fn::<_, 5, _>(|_| {
                 wave.thrashed(Nanos(1), sid, Extent::new(1000, 1));

@@ -1,5 +1,6 @@
-//! How much may be out, and what is lost: shares of streams (R13), thrashing (R12), and how large the memory is believed to be.
+//! How much may be out, and what is lost: who reads (R13), shares of streams (R13), thrashing (R12), and how large the memory is believed to be.
 
+pub(in crate::wave) mod epochs;
 pub(in crate::wave) mod losses;
 pub(in crate::wave) mod shares;
 pub(in crate::wave) mod trials;

@@ -34,7 +34,7 @@
 
 use crate::table::PageBit;
 use crate::units::{Extent, Nanos, PageIndex};
-use crate::wave::streams::stream::{NEVER, Stream, StreamId};
+use crate::wave::streams::stream::{Stream, StreamId};
 use crate::wave::{File, Wave};
 
 /// Speculation that a run may have out before it has used anything: 2 MiB,
@@ -44,9 +44,6 @@ pub(in crate::wave) const UNITS_FIRST: u64 = 3;
 /// What it may have out because half as much was used: 15 % of 256 MiB, 38 MiB, a third more than 1 GB/s carries in the 30 ms of an object
 /// store. With half as much again (48 MiB) who reads 256 MiB of it and stops is 5 to 10 % faster and leaves 17 % in vain (decision 56).
 pub(in crate::wave) const SPECULATION_MAX: u64 = 9830;
-/// An active stream is one that was touched in this epoch or the last. An epoch is longer where turns are, and where readers wait for
-/// longer: 2,000 of them for one disk wait for up to 16 s.
-const EPOCH: Nanos = Nanos::from_ms(2000);
 /// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
 /// for 16 s.
 const RECOVERY: u64 = 64;
@@ -79,15 +76,8 @@ impl Wave {
     /// Room, divided by the streams, and by as many more as the last epoch has brought to those that were
     /// there: what is asked for now must still be there when those to come have had their share.
     pub(in crate::wave) fn share(&self) -> u64 {
-        let streams = self.active() + self.newcomers();
+        let streams = self.active() + self.epochs.newcomers();
         (self.room() / streams.max(1)).max(AHEAD_MIN)
-    }
-
-    /// Streams that the last epoch has brought to those that were there, and the next may bring as well. If they came all at once
-    /// when it began, none will follow.
-    pub(in crate::wave) fn newcomers(&self) -> u64 {
-        let [before, earlier] = self.active_before;
-        before.saturating_sub(earlier).min(2 * self.came_late[1])
     }
 
     /// Pages that are out unread and that somebody may still come to.
@@ -129,11 +119,7 @@ impl Wave {
 
     /// What one stream has of the pool: who reads in what was bought shares with all, others with those that read elsewhere.
     fn part_of(&self, pool: u64, in_bought: bool) -> u64 {
-        let elsewhere = || {
-            let [now, before] = self.in_bought;
-            self.active_now.saturating_sub(now).max(self.active_before[0].saturating_sub(before))
-        };
-        let streams = if in_bought { self.active() } else { elsewhere() };
+        let streams = if in_bought { self.active() } else { self.epochs.active_elsewhere() };
         (pool / streams.max(1)).max(AHEAD_MIN)
     }
 
@@ -172,25 +158,18 @@ impl Wave {
         }
     }
 
-    /// Streams active in this epoch or the last.
+    /// Streams that are active.
     pub(in crate::wave) fn active(&self) -> u64 {
-        self.active_now.max(self.active_before[0])
+        self.epochs.active()
     }
 
+    /// A stream is touched: it counts as active, and is looked at in its time whether it has ended.
     pub(in crate::wave) fn mark_active(&mut self, now: Nanos, sid: StreamId) {
-        // An epoch lasts for two turns of whoever ends it, and for the longest wait of late: streams by long turns, and such as wait for
-        // their device, are active all the same.
-        let turns = self.streams.get(sid).map_or(0, |s| 2 * s.pace.interval_ns());
-        let wait = self.longest_ns[0].max(self.longest_ns[1]);
-        if now.since(self.epoch_start).0 > EPOCH.0.max(turns).max(wait) {
-            self.epoch = self.epoch.wrapping_add(1);
-            self.epoch_start = now;
-            self.active_before = [core::mem::take(&mut self.active_now), self.active_before[0]];
-            self.in_bought = [0, self.in_bought[0]];
-            self.came_late = [0, self.came_late[0]];
+        let interval_ns = self.streams.get(sid).map_or(0, |s| s.pace.interval_ns());
+        if self.epochs.is_over(now, interval_ns) {
+            self.epochs.next(now);
             let lost_much = self.lost_weighed > 0;
             (self.lost, self.lost_weighed, self.robbed_now) = (0, 0, 0);
-            self.longest_ns = [0, self.longest_ns[0]];
             // What was believed lost comes back in epochs in which little is lost (R12 recovers, it is never sticky).
             let memory = self.memory();
             if !lost_much {
@@ -198,36 +177,13 @@ impl Wave {
             }
         }
         // Looked at once an epoch: it takes a look into each size of regions.
-        let new = self.streams.get(sid).filter(|s| s.epoch != self.epoch);
+        let new = self.streams.get(sid).filter(|s| !self.epochs.has(s.counted));
         let in_bought = new.is_some_and(|s| self.files[&s.file].is_in_bought(s));
         if let Some(s) = self.streams.get_mut(sid) {
-            if s.epoch != self.epoch {
-                let began_late = s.epoch == NEVER && now.since(self.epoch_start).0 > EPOCH.0 / 2;
-                self.came_late[0] += u64::from(began_late);
-                s.epoch_before = s.epoch == self.epoch.wrapping_sub(1);
-                s.epoch = self.epoch;
-                s.in_bought = in_bought;
-                self.active_now += 1;
-                self.in_bought[0] += u64::from(in_bought);
-            }
+            self.epochs.count(now, &mut s.counted, in_bought);
             if !core::mem::replace(&mut s.lined, true) {
                 self.line_up(now, sid);
             }
-        }
-    }
-
-    /// A stream that was counted in `epoch`, and perhaps in the one before, is not counted as active any more.
-    pub(in crate::wave) fn not_active(&mut self, (epoch, before): (u32, bool), in_bought: bool) {
-        let now = epoch == self.epoch;
-        let then = if now { before } else { epoch == self.epoch.wrapping_sub(1) };
-        let [bought_now, bought_before] = &mut self.in_bought;
-        for (count, less) in [
-            (&mut self.active_now, now),
-            (&mut self.active_before[0], then),
-            (bought_now, now && in_bought),
-            (bought_before, then && in_bought),
-        ] {
-            *count = count.saturating_sub(u64::from(less));
         }
     }
 }
@@ -248,7 +204,8 @@ mod tests {
         let mut wave = Wave::new(Config::default());
         wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
         let mut share = |streams: u64, used: u64, paid: u64| {
-            (wave.active_now, wave.counters.pages_used) = (streams, used);
+            wave.epochs.are_active(streams);
+            wave.counters.pages_used = used;
             wave.credit = paid * streams;
             wave.speculation_share(&wave.files[&FileId(0)])
         };
@@ -260,13 +217,16 @@ mod tests {
         assert_eq!(share(512, 131_072, 0), 38);
         assert_eq!(share(1, 16_384, 0), 9_830);
         wave.queue(0).device = play(1, 8_000, 500);
-        (wave.active_now, wave.counters.pages_used) = (2000, 2000 * 20);
+        wave.epochs.are_active(2000);
+        wave.counters.pages_used = 2000 * 20;
         assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 24);
         wave.queue(0).device = Device::default();
-        (wave.active_now, wave.counters.pages_used) = (1, 16_384);
+        wave.epochs.are_active(1);
+        wave.counters.pages_used = 16_384;
         wave.debt = 6000;
         assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 3830);
-        (wave.debt, wave.active_now, wave.unread) = (0, 65, 6144);
+        wave.epochs.are_active(65);
+        (wave.debt, wave.unread) = (0, 6144);
         let mut large = Stream::seed(FileId(0), 0, 1000, Nanos(0));
         large.begun = (0, 16_384 - 2000);
         let mut small = Stream::seed(FileId(0), 5000, 1000 / 64, Nanos(0));
@@ -295,7 +255,7 @@ mod tests {
             buy_region(&mut wave);
             wave.queue(0).device = play(slots, 30_000, 500);
             (wave.counters.pages_used, wave.dead) = (16_384, wave.unread);
-            let (active, bought) = (wave.active_now, wave.in_bought[0]);
+            let (active, bought) = wave.epochs.counted_now();
             let mut stream = |start: u64| {
                 let s = Stream::seed(FileId(0), start, 1, Nanos(0));
                 let sid = wave.streams.add(Stream { course: Course::Forward, ..s }).unwrap();
@@ -309,11 +269,11 @@ mod tests {
                 wave.speculation_of(&wave.files[&FileId(0)], s)
             };
             let shares = (of(&wave, inside[0]), of(&wave, outside));
-            assert_eq!(wave.active_now, active + 11);
+            assert_eq!(wave.epochs.counted_now().0, active + 11);
             for sid in inside.into_iter().chain([outside]) {
                 assert!(wave.dismiss(sid).is_some());
             }
-            assert_eq!((wave.active_now, wave.in_bought[0]), (active, bought));
+            assert_eq!(wave.epochs.counted_now(), (active, bought));
             shares
         };
         assert_eq!(shares(64), (9_830 / 11, 9_830));
@@ -325,7 +285,8 @@ mod tests {
         let mut wave = Wave::new(Config::default());
         wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
         buy_region(&mut wave);
-        (wave.active_now, wave.counters.pages_used, wave.dead) = (65, 16_384, wave.unread);
+        wave.epochs.are_active(65);
+        (wave.counters.pages_used, wave.dead) = (16_384, wave.unread);
         let due = |first: u64| {
             let mut s = Stream::seed(FileId(0), first, 250, Nanos(0));
             s.begun = (0, 16_384 - 250);
@@ -344,7 +305,7 @@ mod tests {
         let active_after = |wait: Nanos| {
             let mut wave = Wave::new(Config::default());
             wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
-            wave.longest_ns[0] = wait.0;
+            wave.epochs.waited(wait);
             for (start, seconds) in [(0, 0), (1000, 3), (2000, 6)] {
                 let now = Nanos::from_ms(1000 * seconds);
                 let sid = wave.streams.add(Stream::seed(FileId(0), start, 1, now)).unwrap();

@@ -20,8 +20,9 @@
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
+use crate::wave::memory::epochs::Counted;
 use crate::wave::streams::locate::{HISTORY_MAX, Place};
-use crate::wave::streams::stream::{Course, NEVER, Stream};
+use crate::wave::streams::stream::{Course, Stream};
 use crate::wave::{File, Wave};
 
 /// A block has at most so many pages: 64 MiB.
@@ -61,7 +62,7 @@ impl Wave {
         let sure = |block| s.course == Course::Backward || alike(block);
         let worth = |&block: &u64| block <= BLOCK_UNITS * self.unit(f) && sure(block);
         let Some(block) = f.block(s, pages).filter(worth) else { return place };
-        let mut s = Stream { block, epoch: NEVER, epoch_before: false, ..s.clone() };
+        let mut s = Stream { block, counted: Counted::default(), ..s.clone() };
         let first = PageIndex(s.first);
         if s.course == Course::Backward {
             (s.course, s.next) = (Course::Forward, first.0);

@@ -22,8 +22,9 @@
 
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, PageCount, PageIndex};
+use crate::wave::memory::epochs::Counted;
 use crate::wave::streams::locate::{HISTORY_MAX, Place};
-use crate::wave::streams::stream::{Course, NEVER, Stream, StreamId};
+use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::windows::lengths::{Lengths, NEAR};
 use crate::wave::{File, Wave};
 
@@ -287,7 +288,7 @@ impl Wave {
         let Some(mut s) = self.dismiss(sid) else { return };
         let (id, next, last) = (s.file, s.next, s.pace.last());
         s.frontier = self.files.get(&id).map_or(next, |f| fetched_up_to(f, &s));
-        (s.epoch, s.epoch_before) = (NEVER, false);
+        s.counted = Counted::default();
         let Some(sid) = self.streams.add(s) else { return };
         if let Some(f) = self.files.get_mut(&id) {
             f.strides.insert(next, sid);
@@ -316,7 +317,7 @@ impl Wave {
             f.unlink(sid, s.first);
         }
         if s.course != Course::Seed {
-            self.not_active((s.epoch, s.epoch_before), s.in_bought);
+            self.epochs.uncount(s.counted);
         }
         Some(s)
     }

@@ -19,7 +19,7 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
 use crate::wave::lately::Lately;
-use crate::wave::streams::stream::{Course, NEVER, Stream, StreamId, UNTOLD_MAX};
+use crate::wave::streams::stream::{Course, Stream, StreamId, UNTOLD_MAX};
 use crate::wave::stride::columns::Column;
 use crate::wave::{File, Latest, Wave};
 
@@ -350,9 +350,7 @@ impl Wave {
             |lead: u64| f.table.next_hole(PageIndex(s.next), PageCount(lead - s.next)).0 >= lead;
         let follows = found.is_some_and(|(&lead, _)| asked_up_to(lead));
         if follows && let Some(s) = self.streams.get_mut(sid) {
-            let counted = (core::mem::replace(&mut s.epoch, NEVER), core::mem::take(&mut s.epoch_before));
-            let in_bought = s.in_bought;
-            self.not_active(counted, in_bought);
+            self.epochs.uncount(core::mem::take(&mut s.counted));
         }
         follows
     }

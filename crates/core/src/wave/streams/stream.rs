@@ -10,14 +10,12 @@
 //! ```
 
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::wave::memory::epochs::Counted;
 use crate::wave::streams::pace::Pace;
 use crate::wave::windows::passes::Passes;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
-
-/// The epoch of a stream that was never active.
-pub(crate) const NEVER: u32 = u32::MAX;
 
 /// Which way a stream goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,11 +71,7 @@ pub(in crate::wave) struct Stream {
     /// When it is looked at next whether it has ended; and whether that was as a stream, for seeds are given longer.
     pub(crate) due: Option<Nanos>,
     pub(crate) lined: bool,
-    /// Epoch in which it was last counted as active, or [`NEVER`],
-    pub(crate) epoch: u32,
-    /// and whether it was in the one before that; and whether it was counted as one that reads in what was bought (R11).
-    pub(crate) epoch_before: bool,
-    pub(crate) in_bought: bool,
+    pub(crate) counted: Counted,
     /// The reader waited since the last plan.
     pub(crate) waited: bool,
     /// What its first read was neither there nor on its way.
@@ -145,9 +139,7 @@ impl Stream {
             by: None,
             due: None,
             lined: false,
-            epoch: NEVER,
-            epoch_before: false,
-            in_bought: false,
+            counted: Counted::default(),
             waited: false,
             missed: false,
             early: false,

@@ -75,9 +75,10 @@ impl Wave {
     fn look_again(&self, now: Nanos, sid: StreamId, s: &Stream) -> Option<Nanos> {
         let device = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device));
         let latency = device.and_then(|q| q.device.latency()).unwrap_or(LATENCY_UNKNOWN).0;
-        let wait = self.longest_ns[0].max(self.longest_ns[1]);
-        let patience =
-            (INTERVALS * s.pace.interval_ns()).max(LATENCIES * latency).max(PATIENCE_MIN.0).max(WAITS * wait);
+        let patience = (INTERVALS * s.pace.interval_ns())
+            .max(LATENCIES * latency)
+            .max(PATIENCE_MIN.0)
+            .max(WAITS * self.epochs.longest_wait_ns());
         let patience = if s.course == Course::Seed { SEED * patience } else { patience };
         let idle = now.since(s.pace.last()).0;
         let overtaken = idle >= OVERTAKEN * latency && self.overtaken(s);

@@ -331,7 +331,7 @@ impl Wave {
     /// So many of a stream's share of memory. On a head windows last their readers for several epochs, and in each as many streams
     /// come as in the last: they are counted three times.
     pub(in crate::wave) fn share_asked_for(&self, f: &File) -> u64 {
-        let (active, new) = (self.active(), self.newcomers());
+        let (active, new) = (self.active(), self.epochs.newcomers());
         let streams = (if self.trip(f) > 0 { active + 3 * new } else { active + new }).max(1);
         let share = self.room() / streams;
         if share >= AHEAD_MIN { self.asked_for(f, share) } else { self.asked_for(f, self.room()) / streams }
@@ -389,7 +389,7 @@ mod tests {
     fn where_memory_is_short_each_request_counts() {
         let (mut wave, _) = fetched_ahead(Extent::new(256, 400), 300);
         wave.queue(0).device = play(64, 30_000, 200);
-        wave.active_now = 1;
+        wave.epochs.are_active(1);
         let f = |wave: &super::Wave| (wave.step(&wave.files[&FileId(0)], 1024), wave.room());
         wave.memory_believed = 2048;
         assert_eq!(f(&wave), (32, 1024));
@@ -440,7 +440,8 @@ mod tests {
         let least = |slots: usize, reads: u64, request: u64, out: u64, waited: bool| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, out), 300);
             wave.queue(0).device = play(slots, 8_000, 500);
-            (wave.config.memory, wave.active_now) = (Bytes(8 << 20), 512);
+            wave.epochs.are_active(512);
+            wave.config.memory = Bytes(8 << 20);
             let s = wave.streams.get_mut(sid).unwrap();
             (s.request, s.reads, s.waited) = (request, reads, waited);
             wave.least(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap(), 2)
@@ -456,7 +457,8 @@ mod tests {
     fn others_leave_what_they_do_not_have() {
         let left = |streams: u64, out: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
-            (wave.active_now, wave.memory_believed, wave.unread) = (streams, 2048, 12 + out);
+            wave.epochs.are_active(streams);
+            (wave.memory_believed, wave.unread) = (2048, 12 + out);
             wave.left_by_others(wave.streams.get(sid).unwrap())
         };
         assert_eq!([0, 1700, 1780, 1790].map(|out| left(16, out)), [1792, 92, 12, AHEAD_MIN]);
@@ -470,7 +472,8 @@ mod tests {
         let asked = |latency_us: u64, streams: u64, others: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
             wave.queue(0).device = play(64, latency_us, 500);
-            (wave.active_now, wave.counters.pages_used, wave.unread) = (streams, 16_384, 12 + others);
+            wave.epochs.are_active(streams);
+            (wave.counters.pages_used, wave.unread) = (16_384, 12 + others);
             wave.speculation_asked_for(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
         assert_eq!([8_000, 9_780, 13_000].map(|others| asked(30_000, 256, others)), [66, 50, 38]);
@@ -489,7 +492,7 @@ mod tests {
             }
             wave.config.seen_within = Nanos::from_ms(seen_ms);
             wave.queue(0).device = play(4, 1_000, 500);
-            wave.active_now = streams;
+            wave.epochs.are_active(streams);
             wave.enough(&wave.files[&FileId(0)])
         };
         assert_eq!([0, 2, 20].map(|seen_ms| enough(seen_ms, 4, 4)), [192, 192, 512]);
@@ -508,7 +511,8 @@ mod tests {
         wave.streams.get_mut(sid).unwrap().pace = Pace::taking(true);
         wave.memory_believed = 32_768;
         let mut stays_among = |streams, new| {
-            (wave.active_now, wave.active_before, wave.came_late) = (streams, [new, 0], [0, new]);
+            wave.epochs.are_active(streams);
+            wave.epochs.came(new);
             wave.stays(wave.streams.get(sid).unwrap())
         };
         assert!(stays_among(250, 0));
@@ -559,7 +563,8 @@ mod tests {
         let target = |meanwhile: bool, ended: bool| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
             wave.queue(0).device = gliding();
-            (wave.active_now, wave.counters.pages_used) = (1, 100_000);
+            wave.epochs.are_active(1);
+            wave.counters.pages_used = 100_000;
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
             wave.queue(0).turn_of(sid);
@@ -582,7 +587,8 @@ mod tests {
         let target = |stayed_in: u8, ended: &[u64]| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
             wave.queue(0).device = play(64, 30_000, 500);
-            (wave.active_now, wave.counters.pages_used) = (1, 100_000);
+            wave.epochs.are_active(1);
+            wave.counters.pages_used = 100_000;
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
             s.stayed_in = stayed_in;
@@ -601,7 +607,8 @@ mod tests {
         let target = |request: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
             wave.queue(0).device = play(64, 30_000, 500);
-            (wave.active_now, wave.memory_believed, wave.counters.pages_used) = (1, 2048, 100_000);
+            wave.epochs.are_active(1);
+            (wave.memory_believed, wave.counters.pages_used) = (2048, 100_000);
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request) = (4096, 16, request);
             (s.next, s.frontier) = (2000, 2400);
@@ -620,7 +627,8 @@ mod tests {
         let target = |latency_us: u64, stayed_in: u8, request: u64, others: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
             wave.queue(0).device = play(64, latency_us, 500);
-            (wave.active_now, wave.memory_believed, wave.counters.pages_used) = (1, 2048, 100_000);
+            wave.epochs.are_active(1);
+            (wave.memory_believed, wave.counters.pages_used) = (2048, 100_000);
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request) = (4096, 1744 / request, request);
             (s.next, s.frontier, s.stayed_in) = (2000, 2400, stayed_in);
