@@ -79,6 +79,7 @@ use alloc::vec::Vec;
 use devices::device::Sent;
 use lately::Lately;
 use memory::epochs::Epochs;
+use memory::ledger::Ledger;
 use memory::losses::GIVEN_UP_MAX;
 use memory::trials::Trials;
 use regions::account::Account;
@@ -245,17 +246,8 @@ pub struct Wave {
     lengths: Lengths,
     lengths_down: Lengths,
     memory_believed: u64,
-    /// Pages fetched ahead, present or in flight, not read yet.
-    unread: u64,
-    /// Of those, about, pages that no stream will read: what streams left that ended, gaps behind a stride, bought regions.
-    dead: u64,
-    /// What streams left that ended, and use and waits have not made good yet (R13).
-    debt: u64,
-    /// Until so many pages are used, a stream that reads much lacks what others have out (R13).
-    pressed: u64,
+    ledger: Ledger,
     trials: Trials,
-    /// Pages that readers of streams have paid for by waiting (R3), at most [`SPECULATION_MAX`].
-    credit: u64,
     /// Pages lost unread in this epoch, and how many of those have told on the memory believed in.
     lost: u64,
     lost_weighed: u64,
@@ -288,12 +280,8 @@ impl Wave {
             lengths: Lengths::default(),
             lengths_down: Lengths::default(),
             memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
-            unread: 0,
-            dead: 0,
-            debt: 0,
-            pressed: 0,
+            ledger: Ledger::default(),
             trials: Trials::default(),
-            credit: 0,
             lost: 0,
             lost_weighed: 0,
             robbed_now: 0,
@@ -382,7 +370,7 @@ impl Wave {
 
     /// Pages fetched ahead and not read so far.
     pub fn unread(&self) -> PageCount {
-        PageCount(self.unread)
+        PageCount(self.ledger.unread())
     }
 
     /// Streams and seeds alive.
@@ -426,7 +414,7 @@ impl Wave {
         }
         let readers: u64 = self.files.values().map(|f| u64::from(f.readers)).sum();
         assert_eq!(readers, self.latest.len() as u64, "each reader reads one file");
-        assert_eq!(ahead, self.unread, "unread pages are counted one by one");
+        assert_eq!(ahead, self.ledger.unread(), "unread pages are counted one by one");
         assert!(self.trace.len() <= TRACE_MAX);
         let (silent, places) = (self.silent.len(), self.streams.places());
         assert!(silent <= self.line_max(), "{silent} in line of {places} that were alive at once");
@@ -487,8 +475,7 @@ impl Wave {
         });
         if end < file.end {
             let lost = file.table.count(PageBit::Ahead, Extent::between(PageIndex(end), PageIndex(file.end)));
-            self.unread -= lost.0;
-            self.dead = self.dead.min(self.unread);
+            self.ledger.closed(lost.0);
         }
         file.end = end;
         file.table.set_end_of_file(PageIndex(end));
@@ -507,8 +494,7 @@ impl Wave {
         if let Some(queue) = self.queues.get_mut(&file.device) {
             queue.close(id);
         }
-        self.unread -= file.table.count(PageBit::Ahead, Extent::new(0, file.end)).0;
-        self.dead = self.dead.min(self.unread);
+        self.ledger.closed(file.table.count(PageBit::Ahead, Extent::new(0, file.end)).0);
         for sid in
             file.forward.into_values().chain(file.strides.into_values()).chain(file.backward.into_values())
         {
@@ -527,9 +513,7 @@ impl Wave {
         self.counters.pages_used += f.table.set(PageBit::Used, pages).0;
         self.counters.pages_useful += useful;
         self.trials.used(useful);
-        self.unread -= useful;
-        self.dead = self.dead.min(self.unread);
-        self.debt = self.debt.saturating_sub(useful).min(self.unread);
+        self.ledger.read(useful);
         useful
     }
 
@@ -588,7 +572,7 @@ impl Wave {
         let bit = if arrived_only { PageBit::Present } else { PageBit::InFlight };
         let runs: Vec<Extent> = f.table.runs(bit, pages).collect();
         for run in runs {
-            self.unread -= f.table.clear(PageBit::Ahead, run).0;
+            self.ledger.gone(f.table.clear(PageBit::Ahead, run).0);
             f.table.clear(bit, run);
             f.table.clear(PageBit::Mark, run);
         }

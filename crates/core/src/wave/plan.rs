@@ -9,7 +9,7 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
-use crate::wave::memory::shares::{AHEAD_MIN, SPECULATION_MAX};
+use crate::wave::memory::shares::AHEAD_MIN;
 use crate::wave::requests::queue::Queue;
 use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
@@ -92,7 +92,7 @@ impl Wave {
         }
         let useful = self.use_pages(id, pages);
         if place == Place::Stray {
-            self.dead = self.dead.saturating_sub(useful);
+            self.ledger.dead_no_more(useful);
         }
         let stream = match place {
             Place::Continues(sid) => {
@@ -387,8 +387,7 @@ impl Wave {
             return;
         }
         s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).max(unit).min(AHEAD_MAX);
-        self.credit = (self.credit + unit.saturating_sub(s.paid)).min(SPECULATION_MAX);
-        self.debt = self.debt.saturating_sub(unit);
+        self.ledger.waited(unit, unit.saturating_sub(s.paid));
         s.paid = s.paid.max(unit);
         let ahead = s.ahead;
         if let Some(f) = self.files.get_mut(&s.file) {

@@ -116,8 +116,8 @@ impl Wave {
     /// has no room for more than that.
     fn believe_less(&mut self, again_alone: bool) {
         let less = self.memory_believed - self.memory_believed / 8;
-        let left = if again_alone { self.unread + self.unread / 7 } else { u64::MAX };
-        self.memory_believed = less.min(left).max(self.unread / 2).max(256);
+        let left = if again_alone { self.ledger.unread() + self.ledger.unread() / 7 } else { u64::MAX };
+        self.memory_believed = less.min(left).max(self.ledger.unread() / 2).max(256);
     }
 
     /// Whether a stream is read again from a head, by who is the only one to read: what is kept of that leaves him no room for what he has ahead,
@@ -129,7 +129,7 @@ impl Wave {
 
     /// Whether what is out fills so little of the memory believed in that it can lose no page for lack of it.
     pub(in crate::wave) fn fills_little(&self) -> bool {
-        LITTLE_SHARE * self.unread < self.memory_believed
+        LITTLE_SHARE * self.ledger.unread() < self.memory_believed
     }
 
     /// R12: the memory is so large from now on. What was learnt of it holds while it stays about the same; another one is believed in,
@@ -157,15 +157,15 @@ impl Wave {
         let lost: Vec<Extent> = gone.into_iter().filter(|&run| self.is_lost(id, run)).collect();
         let count: u64 = lost.iter().map(|run| run.count.0).sum();
         // Nobody was to come to the others, and that they are gone tells nothing.
-        self.dead = self.dead.saturating_sub(all - count);
+        self.ledger.dead_no_more(all - count);
         let held_up = |run: &&Extent| self.is_held_up_at(id, run.start);
         let held_up: u64 = lost.iter().filter(held_up).map(|run| run.count.0).sum();
         let telling = count.saturating_sub(held_up);
         self.lost += telling;
         self.trials.lost(telling);
         // Where what is out fills much of the memory, it is the memory that is short.
-        let roomy = 4 * self.unread < self.memory_believed;
-        let few = roomy && LOST_FEW + self.unread / LOST_SHARE >= self.lost;
+        let roomy = 4 * self.ledger.unread() < self.memory_believed;
+        let few = roomy && LOST_FEW + self.ledger.unread() / LOST_SHARE >= self.lost;
         let head = self.files.get(&id).is_some_and(|f| self.is_head(f));
         let short =
             self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE;
@@ -327,7 +327,7 @@ mod tests {
             let file = wave.files.get_mut(&id).unwrap();
             file.needed.add(out);
             file.table.set(PageBit::Present, out);
-            wave.unread = file.table.set(PageBit::Ahead, out).0;
+            wave.ledger.has_unread(file.table.set(PageBit::Ahead, out).0);
             let mut from = 0;
             for &pages in losses {
                 wave.handle(Nanos(1), Input::Dropped { file: id, pages: Extent::new(from, pages) });
@@ -356,11 +356,11 @@ mod tests {
         let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
         wave.streams.get_mut(sid).unwrap().left = true;
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 100) });
-        assert_eq!((wave.lost, wave.trials.lost_of_late(), wave.unread), (0, 0, 300));
+        assert_eq!((wave.lost, wave.trials.lost_of_late(), wave.ledger.unread()), (0, 0, 300));
         let region = buy_region(&mut wave);
         assert_eq!(wave.files[&FileId(0)].table.count(PageBit::Ahead, region).0, 256 - 32, "R11");
         wave.handle(Nanos::from_ms(2400), Input::Dropped { file: FileId(0), pages: region });
-        assert_eq!((wave.lost, wave.unread), (0, 300));
+        assert_eq!((wave.lost, wave.ledger.unread()), (0, 300));
         let read = Input::Read { file: FileId(0), pages: Extent::new(2100, 8), actor: 9 };
         wave.handle(Nanos::from_ms(2500), read);
         wave.check();
@@ -495,7 +495,7 @@ mod tests {
         wave.check();
         assert_eq!(wave.memory_believed, 3584);
         assert_eq!(wave.take_given_up(), Some((FileId(0), Extent::new(2792, 1208))));
-        assert_eq!((wave.take_given_up(), wave.unread), (None, 1392));
+        assert_eq!((wave.take_given_up(), wave.ledger.unread()), (None, 1392));
         assert_eq!(wave.counters.windows_thrashed, 1);
         wave.handle(Nanos(2), Input::Dropped { file: FileId(0), pages: Extent::new(1400, 400) });
         assert_eq!(wave.counters.windows_thrashed, 1, "the same window, before its reader has come");
@@ -525,9 +525,9 @@ mod tests {
     fn what_is_nobodys_and_goes_is_out_no_more() {
         let (mut wave, sid) = fetched_ahead(Extent::new(1000, 1000), 1900);
         wave.end(sid);
-        assert_eq!((wave.unread, wave.dead, wave.out()), (1000, 1000, 0));
+        assert_eq!(wave.ledger.all(), (1000, 1000, 0));
         let lost = wave.lost;
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 600) });
-        assert_eq!((wave.unread, wave.dead, wave.out(), wave.lost), (400, 400, 0, lost));
+        assert_eq!((wave.ledger.all(), wave.lost), ((400, 400, 0), lost));
     }
 }

@@ -82,7 +82,7 @@ impl Wave {
 
     /// Pages that are out unread and that somebody may still come to.
     pub(in crate::wave) fn out(&self) -> u64 {
-        self.unread.saturating_sub(self.dead)
+        self.ledger.out()
     }
 
     /// Those that are not ahead of this stream. What it had asked for beyond what was lost is ahead of it as well.
@@ -103,13 +103,13 @@ impl Wave {
         let used = self.counters.pages_used;
         let first = SPECULATION_MIN.max(UNITS_FIRST * self.unit(f));
         let ways = if self.trip(f) > 0 { self.active() * self.wait_pages(f).0 } else { 0 };
-        let begun = 2 * used + first + self.credit.min(2 * used);
+        let begun = 2 * used + first + self.ledger.credit().min(2 * used);
         self.earned().max(begun.min(SPECULATION_MAX.max(ways)))
     }
 
     /// That, less the debt: the pool.
     pub(in crate::wave) fn pool(&self, f: &File) -> u64 {
-        self.speculation(f).saturating_sub(self.debt)
+        self.speculation(f).saturating_sub(self.ledger.debt())
     }
 
     /// The pool, divided by the streams that read elsewhere than in what was bought.
@@ -131,7 +131,11 @@ impl Wave {
             let wait = if self.overlaps(f) { self.unit(f) } else { 0 };
             return share.max(by_use.min(free.max(wait)));
         }
-        if self.counters.pages_used < self.pressed { by_use.max(share / 4).max(AHEAD_MIN) } else { share }
+        if self.ledger.is_pressed(self.counters.pages_used) {
+            by_use.max(share / 4).max(AHEAD_MIN)
+        } else {
+            share
+        }
     }
 
     /// What is due to a stream: its share, and by use what it has read of all that was read since it began, which must be an eighth of
@@ -154,7 +158,7 @@ impl Wave {
         let f = &self.files[&s.file];
         let (share, by_use, free) = self.due(f, s);
         if by_use > 2 * share && free < by_use / 2 {
-            self.pressed = self.counters.pages_used + self.speculation(f);
+            self.ledger.press(self.counters.pages_used + self.speculation(f));
         }
     }
 
@@ -206,7 +210,7 @@ mod tests {
         let mut share = |streams: u64, used: u64, paid: u64| {
             wave.epochs.are_active(streams);
             wave.counters.pages_used = used;
-            wave.credit = paid * streams;
+            wave.ledger.owes(0, paid * streams);
             wave.speculation_share(&wave.files[&FileId(0)])
         };
         assert_eq!(share(1, 0, 0), 512);
@@ -223,17 +227,18 @@ mod tests {
         wave.queue(0).device = Device::default();
         wave.epochs.are_active(1);
         wave.counters.pages_used = 16_384;
-        wave.debt = 6000;
+        wave.ledger.owes(6000, 0);
         assert_eq!(wave.speculation_share(&wave.files[&FileId(0)]), 3830);
         wave.epochs.are_active(65);
-        (wave.debt, wave.unread) = (0, 6144);
+        wave.ledger.owes(0, 0);
+        wave.ledger.has_unread(6144);
         let mut large = Stream::seed(FileId(0), 0, 1000, Nanos(0));
         large.begun = (0, 16_384 - 2000);
         let mut small = Stream::seed(FileId(0), 5000, 1000 / 64, Nanos(0));
         small.begun = large.begun;
         let of = |wave: &Wave, s: &Stream| wave.speculation_of(&wave.files[&FileId(0)], s);
         assert_eq!((of(&wave, &large), of(&wave, &small)), (3045, 151));
-        wave.unread = 64 * 151;
+        wave.ledger.has_unread(64 * 151);
         assert_eq!(of(&wave, &large), 166);
         let unknown = core::mem::replace(&mut wave.queue(0).device, play(64, 30_000, 500));
         assert_eq!(of(&wave, &large), 732);
@@ -254,7 +259,8 @@ mod tests {
             wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
             buy_region(&mut wave);
             wave.queue(0).device = play(slots, 30_000, 500);
-            (wave.counters.pages_used, wave.dead) = (16_384, wave.unread);
+            wave.ledger.all_died();
+            wave.counters.pages_used = 16_384;
             let (active, bought) = wave.epochs.counted_now();
             let mut stream = |start: u64| {
                 let s = Stream::seed(FileId(0), start, 1, Nanos(0));
@@ -286,7 +292,8 @@ mod tests {
         wave.handle(Nanos(0), Input::Open { file: FileId(0), device: 0, size: Bytes(1 << 30) });
         buy_region(&mut wave);
         wave.epochs.are_active(65);
-        (wave.counters.pages_used, wave.dead) = (16_384, wave.unread);
+        wave.ledger.all_died();
+        wave.counters.pages_used = 16_384;
         let due = |first: u64| {
             let mut s = Stream::seed(FileId(0), first, 250, Nanos(0));
             s.begun = (0, 16_384 - 250);

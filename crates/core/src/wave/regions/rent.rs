@@ -107,7 +107,7 @@ impl Wave {
                 f.table.set(PageBit::Mark, Extent::new(page, 1));
             }
         }
-        self.dead += region.count.0 - f.table.resident(region).0;
+        self.ledger.died(region.count.0 - f.table.resident(region).0);
         self.touch_leaves(id, region);
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
         self.want(Wanted { file: id, pages: region, turn: Turn::Urgent, why, stream: None });

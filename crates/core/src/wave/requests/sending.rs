@@ -51,7 +51,10 @@ impl Wave {
             let urgent = queue.urgent.oldest();
             let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
             let near = continued.or((trip > queue.run || further).then_some(queue.last_end));
-            if queue.demand.is_empty() && self.config.waste_absolute && self.unread >= WASTE_FREE + earned {
+            if queue.demand.is_empty()
+                && self.config.waste_absolute
+                && self.ledger.unread() >= WASTE_FREE + earned
+            {
                 return None;
             }
             // On a head windows lie for long: none is begun while half of the memory is out unread.
@@ -76,7 +79,7 @@ impl Wave {
                 if down { holes.last() } else { holes.next() }
             });
             let (Some(file), Some(hole)) = (file, hole) else { continue };
-            let unread = if wanted.turn == Turn::Ahead { self.unread } else { 0 };
+            let unread = if wanted.turn == Turn::Ahead { self.ledger.unread() } else { 0 };
             let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread), most);
             let piece_max = piece_max.min(spread_pages(queue, most, streams));
             // Pieces keep to multiples of their size, so that two windows that meet share no request. Runs of a stride meet none; and where
@@ -98,7 +101,7 @@ impl Wave {
             assert!(pages.end().0 <= file.end, "nothing is fetched past the end of a file");
             file.table.set(PageBit::InFlight, pages);
             if !demand {
-                self.unread += file.table.set(PageBit::Ahead, ours).0;
+                self.ledger.sent(file.table.set(PageBit::Ahead, ours).0);
                 self.counters.pages_ahead += ours.count.0;
             }
             let sent = queue.sent(now, id, pages);

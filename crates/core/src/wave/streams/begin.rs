@@ -128,8 +128,7 @@ impl Wave {
         s.frontier = f.table.next_hole(PageIndex(s.next), HISTORY_MAX).0.min(f.end).max(s.next);
         let own = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
         let own = f.table.count(PageBit::Ahead, own).0;
-        self.dead = self.dead.saturating_sub(own);
-        self.debt = self.debt.saturating_sub(own);
+        self.ledger.taken_up(own);
         self.adopt(now, s)
     }
 

@@ -260,8 +260,7 @@ impl Wave {
             _ => Extent::between(PageIndex(s.next), PageIndex(s.frontier)),
         };
         let left = f.table.count(PageBit::Ahead, left).0;
-        self.dead += left;
-        self.debt = (self.debt + left).min(self.speculation(f));
+        self.ledger.left(left, self.speculation(f));
         let Some(f) = self.files.get_mut(&s.file) else { return };
         // A run downwards that came to what was read is no witness, unless its reader was going there: it may have been a look ahead, which
         // another run came up to. From the end of the file down it was a footer.
@@ -357,7 +356,7 @@ mod tests {
         wave.remember(0, FileId(0), Extent::new(255, 1), Some(sid));
         read(&mut wave, 600);
         assert!(wave.streams.get(sid).is_none());
-        assert_eq!(wave.debt, 399, "one of the 400 is read now");
+        assert_eq!(wave.ledger.debt(), 399, "one of the 400 is read now");
     }
 
     /// A run of 256 pages, fetched up to 656, that was left where nobody comes back: the run that a read of page 400 is of, by how its reader came

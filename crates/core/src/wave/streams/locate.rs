@@ -301,7 +301,7 @@ impl Wave {
             let before = from.saturating_add_signed(-period);
             let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
             let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
-            self.dead += passed;
+            self.ledger.died(passed);
         }
         // Pages that were passed quietly inside the window were read.
         let passed = match self.streams.get(sid).map(|s| (s.course, s.next)) {
@@ -445,7 +445,7 @@ mod tests {
                 f.table.set(bit, next);
             }
             f.table.set(PageBit::Mark, Extent::new(at + pages - 16, 1));
-            wave.unread += pages;
+            wave.ledger.sent(pages);
             wave.streams.get_mut(sid).unwrap().frontier = next.end().0;
             belongs
         })

@@ -393,7 +393,7 @@ pub(in crate::wave) mod tests {
             f.table.set(bit, out);
         }
         f.table.set(PageBit::Mark, Extent::new(mark, 1));
-        wave.unread = out.count.0;
+        wave.ledger.has_unread(out.count.0);
         (wave, sid)
     }
 

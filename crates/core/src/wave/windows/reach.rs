@@ -295,7 +295,7 @@ impl Wave {
 
     /// Pages of a request to the queue's device of what nobody waits for.
     fn piece(&self, queue: &Queue) -> u64 {
-        piece_pages(queue, None, PageCount(self.unread), PageCount(self.room()))
+        piece_pages(queue, None, PageCount(self.ledger.unread()), PageCount(self.room()))
     }
 
     /// Pages that may be asked for where `pages` may be out: three quarters more on a head that seeks, for it fetches a window
@@ -458,7 +458,8 @@ mod tests {
         let left = |streams: u64, out: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
             wave.epochs.are_active(streams);
-            (wave.memory_believed, wave.unread) = (2048, 12 + out);
+            wave.ledger.has_unread(12 + out);
+            wave.memory_believed = 2048;
             wave.left_by_others(wave.streams.get(sid).unwrap())
         };
         assert_eq!([0, 1700, 1780, 1790].map(|out| left(16, out)), [1792, 92, 12, AHEAD_MIN]);
@@ -473,7 +474,8 @@ mod tests {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
             wave.queue(0).device = play(64, latency_us, 500);
             wave.epochs.are_active(streams);
-            (wave.counters.pages_used, wave.unread) = (16_384, 12 + others);
+            wave.ledger.has_unread(12 + others);
+            wave.counters.pages_used = 16_384;
             wave.speculation_asked_for(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
         assert_eq!([8_000, 9_780, 13_000].map(|others| asked(30_000, 256, others)), [66, 50, 38]);
@@ -633,7 +635,7 @@ mod tests {
             (s.ahead, s.reads, s.request) = (4096, 1744 / request, request);
             (s.next, s.frontier, s.stayed_in) = (2000, 2400, stayed_in);
             s.pace = Pace::taking(true);
-            wave.unread = s.out() + others;
+            wave.ledger.has_unread(s.out() + others);
             let rushes = wave.rushes(wave.streams.get(sid).unwrap());
             (rushes, wave.target(sid, Why("R2 next"), 2000).0)
         };
