@@ -78,6 +78,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use devices::device::Sent;
 use lately::Lately;
+use memory::belief::Belief;
 use memory::epochs::Epochs;
 use memory::ledger::Ledger;
 use memory::losses::GIVEN_UP_MAX;
@@ -245,14 +246,9 @@ pub struct Wave {
     /// The same of all files.
     lengths: Lengths,
     lengths_down: Lengths,
-    memory_believed: u64,
+    belief: Belief,
     ledger: Ledger,
     trials: Trials,
-    /// Pages lost unread in this epoch, and how many of those have told on the memory believed in.
-    lost: u64,
-    lost_weighed: u64,
-    /// Readers that found gone what had arrived, in this epoch.
-    robbed_now: u64,
     epochs: Epochs,
     counters: Counters,
     /// At most `changed_max`: twice the leaves of all that was touched since they were taken.
@@ -279,12 +275,9 @@ impl Wave {
             own: None,
             lengths: Lengths::default(),
             lengths_down: Lengths::default(),
-            memory_believed: config.memory.0 / crate::units::PAGE_SIZE,
+            belief: Belief::new(config.memory.0 / crate::units::PAGE_SIZE),
             ledger: Ledger::default(),
             trials: Trials::default(),
-            lost: 0,
-            lost_weighed: 0,
-            robbed_now: 0,
             epochs: Epochs::default(),
             counters: Counters::default(),
             changed: Vec::new(),

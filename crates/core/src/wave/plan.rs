@@ -261,7 +261,7 @@ impl Wave {
     /// what came before them would be gone. Where there is room it may as well come before them.
     fn has_enough(&self, id: FileId) -> bool {
         let queue = self.files.get(&id).and_then(|f| self.queues.get(&f.device));
-        self.memory_believed < self.memory() && queue.is_some_and(Queue::is_filled)
+        self.belief.pages() < self.memory() && queue.is_some_and(Queue::is_filled)
     }
 
     /// A reader is heard of, perhaps for the first time since he got what he had waited for.

@@ -50,15 +50,10 @@ use alloc::vec::Vec;
 
 /// Streams below pages that were dropped that may have asked for them.
 const DROPPED_FROM_MAX: usize = 4;
-/// Pages lost unread that nobody counts; in an epoch few are 64, and a sixteenth of what is out.
+/// Pages lost unread that nobody counts.
 pub(in crate::wave) const LOST_FEW: u64 = 64;
-const LOST_SHARE: u64 = 16;
 /// What is out fills little of the memory believed in if it is less than one page in so many.
 const LITTLE_SHARE: u64 = 16;
-/// Memory that changes by no more than this share is the same one: a cache's own tables grow and shrink.
-const SAME_MEMORY: u64 = 16;
-/// Where fewer than one in so many streams find pages gone in an epoch, it is not the memory: a device may have taken long for them.
-const THRASHED_SHARE: u64 = 64;
 /// Runs of pages given up that are kept for a driver that asks for them.
 pub(in crate::wave) const GIVEN_UP_MAX: usize = 64;
 /// Reads that a run is long at most, quiet ones counted, if it is a short one: nothing is fetched ahead of those where much is
@@ -78,8 +73,7 @@ impl Wave {
         }
         let Some(s) = self.streams.get(sid) else { return };
         let (held_up, again_alone) = (self.is_held_up(s), self.reads_again_alone(s));
-        self.robbed_now += u64::from(!held_up);
-        if !held_up && THRASHED_SHARE * self.robbed_now > self.active() {
+        if !held_up && self.belief.robbed(self.epochs.active()) {
             self.believe_less(again_alone);
         }
         self.forget(id, Extent::between(PageIndex(from), PageIndex(to)), true);
@@ -112,12 +106,10 @@ impl Wave {
         }
     }
 
-    /// What was out did not fit: an eighth less of the memory is believed in, though no less than half of what is out. Who reads again alone
-    /// has no room for more than that.
+    /// What was out did not fit. Who reads again alone has no room for more than that.
     fn believe_less(&mut self, again_alone: bool) {
-        let less = self.memory_believed - self.memory_believed / 8;
-        let left = if again_alone { self.ledger.unread() + self.ledger.unread() / 7 } else { u64::MAX };
-        self.memory_believed = less.min(left).max(self.ledger.unread() / 2).max(256);
+        let unread = self.ledger.unread();
+        self.belief.less(unread, if again_alone { unread + unread / 7 } else { u64::MAX });
     }
 
     /// Whether a stream is read again from a head, by who is the only one to read: what is kept of that leaves him no room for what he has ahead,
@@ -129,17 +121,13 @@ impl Wave {
 
     /// Whether what is out fills so little of the memory believed in that it can lose no page for lack of it.
     pub(in crate::wave) fn fills_little(&self) -> bool {
-        LITTLE_SHARE * self.ledger.unread() < self.memory_believed
+        LITTLE_SHARE * self.ledger.unread() < self.belief.pages()
     }
 
-    /// R12: the memory is so large from now on. What was learnt of it holds while it stays about the same; another one is believed in,
-    /// all of it.
+    /// R12: the memory is so large from now on.
     pub(in crate::wave) fn memory_is(&mut self, bytes: Bytes) {
         let before = core::mem::replace(&mut self.config.memory, bytes).0 / PAGE_SIZE;
-        let now = bytes.0 / PAGE_SIZE;
-        let another = before.abs_diff(now) > before / SAME_MEMORY;
-        let believed = if another || self.memory_believed == before { now } else { self.memory_believed };
-        self.memory_believed = believed.min(now);
+        self.belief.memory_is(before, bytes.0 / PAGE_SIZE);
     }
 
     /// Pages are gone. What was fetched ahead and not read is fetched again while it is little: a cache loses single pages
@@ -161,14 +149,11 @@ impl Wave {
         let held_up = |run: &&Extent| self.is_held_up_at(id, run.start);
         let held_up: u64 = lost.iter().filter(held_up).map(|run| run.count.0).sum();
         let telling = count.saturating_sub(held_up);
-        self.lost += telling;
+        self.belief.lost(telling);
         self.trials.lost(telling);
-        // Where what is out fills much of the memory, it is the memory that is short.
-        let roomy = 4 * self.ledger.unread() < self.memory_believed;
-        let few = roomy && LOST_FEW + self.ledger.unread() / LOST_SHARE >= self.lost;
+        let few = self.belief.lost_few(self.ledger.unread());
         let head = self.files.get(&id).is_some_and(|f| self.is_head(f));
-        let short =
-            self.lost.saturating_sub(self.lost_weighed) > LOST_FEW + self.memory_believed / LOST_SHARE;
+        let short = self.belief.is_short();
         if short {
             let below = self.streams.below(&self.files[&id].forward, pages.start);
             self.believe_less(below.is_some_and(|s| self.reads_again_alone(s)));
@@ -187,7 +172,7 @@ impl Wave {
         }
         if short {
             // What others still have out beyond what may be out now will be lost as well, which is no news.
-            self.lost_weighed = self.lost + self.out().saturating_sub(self.room());
+            self.belief.has_told(self.out().saturating_sub(self.room()));
         }
     }
 
@@ -269,7 +254,7 @@ impl Wave {
     pub(in crate::wave) fn weigh_losses(&mut self) {
         self.trials.weigh(Scale {
             memory: self.memory(),
-            believed: self.memory_believed,
+            believed: self.belief.pages(),
             waste_percent: u64::from(self.config.waste_percent),
             ahead: self.counters.pages_ahead,
             useful: self.counters.pages_useful,
@@ -336,14 +321,14 @@ mod tests {
             }
             wave
         };
-        let after = |out: u64, losses: &[u64]| brain_after(out, losses).memory_believed;
+        let after = |out: u64, losses: &[u64]| brain_after(out, losses).belief.pages();
         assert_eq!(after(1000, &[400]), 3584);
         assert_eq!(after(1000, &[400, 200]), 3584);
         assert_eq!(after(1000, &[400, 200, 100]), 3136);
         let mut wave = brain_after(1000, &[400, 200, 100]);
         let mut told = |pages: u64| {
             wave.handle(Nanos(2), Input::Memory { bytes: Bytes(pages * 4096) });
-            wave.memory_believed
+            wave.belief.pages()
         };
         assert_eq!([4000, 4096, 3000, 4096].map(&mut told), [3136, 3136, 3000, 4096]);
         assert_eq!(after(3000, &[400, 808 + 288]), 3584);
@@ -356,15 +341,15 @@ mod tests {
         let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
         wave.streams.get_mut(sid).unwrap().left = true;
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 100) });
-        assert_eq!((wave.lost, wave.trials.lost_of_late(), wave.ledger.unread()), (0, 0, 300));
+        assert_eq!((wave.belief.lost_now(), wave.trials.lost_of_late(), wave.ledger.unread()), (0, 0, 300));
         let region = buy_region(&mut wave);
         assert_eq!(wave.files[&FileId(0)].table.count(PageBit::Ahead, region).0, 256 - 32, "R11");
         wave.handle(Nanos::from_ms(2400), Input::Dropped { file: FileId(0), pages: region });
-        assert_eq!((wave.lost, wave.ledger.unread()), (0, 300));
+        assert_eq!((wave.belief.lost_now(), wave.ledger.unread()), (0, 300));
         let read = Input::Read { file: FileId(0), pages: Extent::new(2100, 8), actor: 9 };
         wave.handle(Nanos::from_ms(2500), read);
         wave.check();
-        assert_eq!((wave.lost, wave.trials.lost_of_late()), (224, 224));
+        assert_eq!((wave.belief.lost_now(), wave.trials.lost_of_late()), (224, 224));
     }
 
     /// What is fetched ahead is lost whenever it is tried: after one memory full of reading, twice as much, and so on, and a little more.
@@ -430,11 +415,11 @@ mod tests {
         let believed = |slots: usize, request: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(1000, 464), 1400);
             wave.queue(0).device = play(slots, 8_000, 500);
-            wave.memory_believed = 2048;
+            wave.belief.is(2048);
             let s = wave.streams.get_mut(sid).unwrap();
             (s.first, s.request, s.reads) = (480, request, 20);
             wave.thrashed(Nanos(1), sid, Extent::new(1000, 26));
-            wave.memory_believed
+            wave.belief.pages()
         };
         assert_eq!((believed(1, 52), believed(1, 26), believed(16, 52)), (530, 1792, 1792));
     }
@@ -447,11 +432,11 @@ mod tests {
             wave.queue(0).device = play(1, 8_000, 500);
             wave.queue(0).waiting.extend(0..waiting);
             wave.streams.get_mut(sid).unwrap().pace = Pace::taking(takes_at_once);
-            wave.memory_believed = memory;
+            wave.belief.is(memory);
             wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });
             wave.check();
             wave.thrashed(Nanos(1), sid, Extent::new(1000, 1));
-            (wave.memory_believed, wave.lost)
+            (wave.belief.pages(), wave.belief.lost_now())
         };
         assert_eq!(believed(true, 2, 4096), (4096, 0));
         assert_eq!(believed(true, 1, 4096), (3136, 400), "the head is with nobody else");
@@ -477,10 +462,10 @@ mod tests {
         for (streams, thrashes) in [(1, 1), (63, 1), (64, 2), (300, 5)] {
             let (mut wave, sid) = fetched_ahead(Extent::new(1000, 400), 1399);
             wave.epochs.are_active(streams);
-            let memory = wave.memory_believed;
+            let memory = wave.belief.pages();
             let after = core::array::from_fn::<_, 5, _>(|_| {
                 wave.thrashed(Nanos(1), sid, Extent::new(1000, 1));
-                wave.memory_believed < memory
+                wave.belief.pages() < memory
             });
             assert_eq!(after, core::array::from_fn(|i| i + 1 >= thrashes), "{streams}");
         }
@@ -490,10 +475,10 @@ mod tests {
     #[test]
     fn what_there_is_no_room_for_is_given_up() {
         let (mut wave, _) = fetched_ahead(Extent::new(1000, 3000), 3999);
-        wave.memory_believed = 4096;
+        wave.belief.is(4096);
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });
         wave.check();
-        assert_eq!(wave.memory_believed, 3584);
+        assert_eq!(wave.belief.pages(), 3584);
         assert_eq!(wave.take_given_up(), Some((FileId(0), Extent::new(2792, 1208))));
         assert_eq!((wave.take_given_up(), wave.ledger.unread()), (None, 1392));
         assert_eq!(wave.counters.windows_thrashed, 1);
@@ -506,7 +491,7 @@ mod tests {
     fn what_others_use_is_not_given_up() {
         let given_up = |other: bool| {
             let (mut wave, _) = fetched_ahead(Extent::new(1000, 3000), 3999);
-            wave.memory_believed = 4096;
+            wave.belief.is(4096);
             wave.handle(Nanos(0), Input::Used { file: FileId(0), pages: Extent::new(3000, 100) });
             if other {
                 let sid = wave.streams.add(Stream::seed(FileId(0), 2000, 1, Nanos(0))).unwrap();
@@ -526,8 +511,8 @@ mod tests {
         let (mut wave, sid) = fetched_ahead(Extent::new(1000, 1000), 1900);
         wave.end(sid);
         assert_eq!(wave.ledger.all(), (1000, 1000, 0));
-        let lost = wave.lost;
+        let lost = wave.belief.lost_now();
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 600) });
-        assert_eq!((wave.ledger.all(), wave.lost), ((400, 400, 0), lost));
+        assert_eq!((wave.ledger.all(), wave.belief.lost_now()), ((400, 400, 0), lost));
     }
 }

@@ -44,9 +44,6 @@ pub(in crate::wave) const UNITS_FIRST: u64 = 3;
 /// What it may have out because half as much was used: 15 % of 256 MiB, 38 MiB, a third more than 1 GB/s carries in the 30 ms of an object
 /// store. With half as much again (48 MiB) who reads 256 MiB of it and stops is 5 to 10 % faster and leaves 17 % in vain (decision 56).
 pub(in crate::wave) const SPECULATION_MAX: u64 = 9830;
-/// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
-/// for 16 s.
-const RECOVERY: u64 = 64;
 /// No rule wants less ahead of a stream than this.
 pub(in crate::wave) const AHEAD_MIN: u64 = 4;
 
@@ -60,12 +57,12 @@ impl File {
 impl Wave {
     /// Pages of the memory believed in that may be out unread.
     pub(in crate::wave) fn room(&self) -> u64 {
-        if self.config.read_goes_first { self.seven_eighths() } else { self.memory_believed / 2 }
+        if self.config.read_goes_first { self.seven_eighths() } else { self.belief.pages() / 2 }
     }
 
     /// More than that no stream has out, however it is reckoned.
     pub(in crate::wave) fn seven_eighths(&self) -> u64 {
-        self.memory_believed / 8 * 7
+        self.belief.pages() / 8 * 7
     }
 
     /// Pages that memory holds, whatever is believed of it.
@@ -172,13 +169,7 @@ impl Wave {
         let interval_ns = self.streams.get(sid).map_or(0, |s| s.pace.interval_ns());
         if self.epochs.is_over(now, interval_ns) {
             self.epochs.next(now);
-            let lost_much = self.lost_weighed > 0;
-            (self.lost, self.lost_weighed, self.robbed_now) = (0, 0, 0);
-            // What was believed lost comes back in epochs in which little is lost (R12 recovers, it is never sticky).
-            let memory = self.memory();
-            if !lost_much {
-                self.memory_believed = (self.memory_believed + memory / RECOVERY).min(memory);
-            }
+            self.belief.next_epoch(self.memory());
         }
         // Looked at once an epoch: it takes a look into each size of regions.
         let new = self.streams.get(sid).filter(|s| !self.epochs.has(s.counted));

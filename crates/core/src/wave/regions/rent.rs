@@ -41,7 +41,7 @@ impl Wave {
         let Some(f) = self.files.get_mut(&id) else { return };
         // What was bought there and is gone was lost (R12).
         let lost = f.density.take_lost(pages.start, room);
-        self.lost += lost;
+        self.belief.lost(lost);
         self.trials.lost(lost);
         if holds_back && !f.buys_anyway() {
             return;
@@ -81,7 +81,7 @@ impl Wave {
             overlaps: (queue.device.weighed() || queue.device.is_head()).then(|| queue.device.overlaps()),
             rate_is_known: queue.device.bulk_is_known(),
             alone: f.has_one_reader(),
-            most: if f.account.allows(self.memory_believed) { self.memory_believed / 4 } else { 0 },
+            most: if f.account.allows(self.belief.pages()) { self.belief.pages() / 4 } else { 0 },
         };
         let table = &f.table;
         let price = |region: Extent| {

@@ -82,7 +82,7 @@ impl Wave {
 
     /// Whether memory holds a few of such files.
     pub(in crate::wave) fn fits_whole(&self, f: &File) -> bool {
-        f.end <= WHOLE_MAX.min(self.memory_believed / 4)
+        f.end <= WHOLE_MAX.min(self.belief.pages() / 4)
     }
 
     /// The first read of a file waits: it is bought if those before were worth it, unless it is read in order, as the program said. Says

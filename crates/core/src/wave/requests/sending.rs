@@ -216,7 +216,7 @@ mod tests {
         let goes = |slots: usize, out: u64, turn: Turn| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, out), 300);
             wave.queue(0).device = play(slots, 8_000, 500);
-            wave.memory_believed = 2048;
+            wave.belief.is(2048);
             let pages = Extent::new(8192, 32);
             wave.want(Wanted { file: FileId(0), pages, turn, why: Why("R2 next"), stream: Some(sid) });
             wave.poll(Nanos(0)).is_some()

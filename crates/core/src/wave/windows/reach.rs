@@ -391,14 +391,14 @@ mod tests {
         wave.queue(0).device = play(64, 30_000, 200);
         wave.epochs.are_active(1);
         let f = |wave: &super::Wave| (wave.step(&wave.files[&FileId(0)], 1024), wave.room());
-        wave.memory_believed = 2048;
+        wave.belief.is(2048);
         assert_eq!(f(&wave), (32, 1024));
         let mut s = Stream::seed(FileId(0), 999, 1, Nanos(0));
         let cut = |s: &Stream, target| wave.cut(&wave.files[&FileId(0)], s, target, Why("R2 next"));
         assert_eq!((cut(&s, 1024), cut(&s, 200)), (1016, 200));
         (s.course, s.next) = (Course::Backward, 2000);
         assert_eq!(cut(&s, 1024), 2000 - 992);
-        wave.memory_believed = 262_144;
+        wave.belief.is(262_144);
         assert!(f(&wave).0 >= 100, "{:?}", f(&wave));
     }
 
@@ -459,7 +459,7 @@ mod tests {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 12), 260);
             wave.epochs.are_active(streams);
             wave.ledger.has_unread(12 + out);
-            wave.memory_believed = 2048;
+            wave.belief.is(2048);
             wave.left_by_others(wave.streams.get(sid).unwrap())
         };
         assert_eq!([0, 1700, 1780, 1790].map(|out| left(16, out)), [1792, 92, 12, AHEAD_MIN]);
@@ -511,7 +511,7 @@ mod tests {
         queue.device = play(1, 8_000, 500);
         queue.waiting.extend([0, 1]);
         wave.streams.get_mut(sid).unwrap().pace = Pace::taking(true);
-        wave.memory_believed = 32_768;
+        wave.belief.is(32_768);
         let mut stays_among = |streams, new| {
             wave.epochs.are_active(streams);
             wave.epochs.came(new);
@@ -610,7 +610,8 @@ mod tests {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
             wave.queue(0).device = play(64, 30_000, 500);
             wave.epochs.are_active(1);
-            (wave.memory_believed, wave.counters.pages_used) = (2048, 100_000);
+            wave.belief.is(2048);
+            wave.counters.pages_used = 100_000;
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request) = (4096, 16, request);
             (s.next, s.frontier) = (2000, 2400);
@@ -630,7 +631,8 @@ mod tests {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
             wave.queue(0).device = play(64, latency_us, 500);
             wave.epochs.are_active(1);
-            (wave.memory_believed, wave.counters.pages_used) = (2048, 100_000);
+            wave.belief.is(2048);
+            wave.counters.pages_used = 100_000;
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request) = (4096, 1744 / request, request);
             (s.next, s.frontier, s.stayed_in) = (2000, 2400, stayed_in);
