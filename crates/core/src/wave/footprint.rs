@@ -47,7 +47,7 @@ impl Wave {
         let file = |f: &File| {
             let streams = f.forward.len() + f.backward.len() + f.strides.len();
             entries::<u64, u64>(streams)
-                + f.seeds.capacity() * size_of::<u64>()
+                + f.seeds.bytes_of_memory()
                 + f.density.bytes_of_memory()
                 + f.needed.bytes_of_memory()
         };

@@ -90,14 +90,13 @@ use streams::ends::Left;
 use streams::stream::{Course, STREAMS_MAX, StreamId, Streams};
 use streams::sweep::SilenceLine;
 use stride::columns::{Column, Taken};
+use windows::in_step::Seeds;
 use windows::lengths::Lengths;
 use windows::needed::Needed;
 
 pub use devices::device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
 
-/// Streams that may wait for their second read in one file; the oldest gives up its place.
-const SEEDS_MAX: usize = 4096;
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
 /// Leaves that changed, for whoever takes them; where there are more, each is kept once.
@@ -115,15 +114,7 @@ struct File {
     backward: BTreeMap<u64, StreamId>,
     /// Strides, by the start of the next read.
     strides: BTreeMap<u64, StreamId>,
-    seeds: VecDeque<StreamId>,
-    /// Seeds sown so far, and how far down `seeds` R10 has opened windows.
-    sown: u64,
-    opened: usize,
-    /// Of the 64 seeds up to the newest that went on, which did: bit 0 is that newest, number `fates_newest` from 1.
-    fates: u64,
-    fates_newest: u64,
-    /// The newest seed that was read a third time.
-    third_newest: u64,
+    seeds: Seeds,
     density: Density,
     /// Whether what is bought there pays for itself (R11).
     account: Account,
@@ -403,7 +394,7 @@ impl Wave {
                     assert!(s.frontier >= s.next || s.course == Course::Backward, "{s:?}");
                 }
             }
-            assert!(f.seeds.len() <= SEEDS_MAX, "seeds are bounded");
+            f.seeds.check();
         }
         let readers: u64 = self.files.values().map(|f| u64::from(f.readers)).sum();
         assert_eq!(readers, self.latest.len() as u64, "each reader reads one file");
@@ -438,12 +429,7 @@ impl Wave {
             forward: BTreeMap::new(),
             backward: BTreeMap::new(),
             strides: BTreeMap::new(),
-            seeds: VecDeque::new(),
-            sown: 0,
-            opened: 0,
-            fates: 0,
-            fates_newest: 0,
-            third_newest: 0,
+            seeds: Seeds::default(),
             density: Density::default(),
             account: Account::default(),
             places: 0,

@@ -217,7 +217,7 @@ impl Wave {
                 let Some(s) = self.streams.get(sid) else { return };
                 let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
                 let looks_back = s.looks_back() && self.is_head(&self.files[&id]);
-                let chance = s.by_chance || !established && self.coincidence(id);
+                let chance = s.by_chance || !established && self.files[&id].seeds.coincide();
                 if chance || looks_back || self.outlived(s, came_to.0) {
                     return;
                 }
@@ -438,7 +438,7 @@ impl Wave {
             let mark = Some(Extent::new(start, 1));
             self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent: true });
             let short = n + ahead <= SHORT_MAX && self.files[&id].has_one_reader();
-            let goes_on = !short && self.files[&id].goes_on_of_late(self.latest.len());
+            let goes_on = !short && self.files[&id].seeds.go_on_of_late(self.latest.len());
             if goes_on || !self.fills_little() {
                 return;
             }

@@ -13,10 +13,10 @@
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::view::View;
+use crate::wave::Wave;
 use crate::wave::streams::locate::HISTORY_MAX;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
-use crate::wave::{SEEDS_MAX, Wave};
 
 /// Seeds that must follow one before it counts as a run that ended.
 const FOLLOWERS: usize = 64;
@@ -61,9 +61,7 @@ impl Wave {
         pages: Extent,
         by: Option<u32>,
     ) -> Option<StreamId> {
-        let f = self.files.get_mut(&id)?;
-        f.sown += 1;
-        let serial = f.sown;
+        let serial = self.files.get_mut(&id)?.seeds.next_serial();
         self.sow_as(now, id, pages, by, serial)
     }
 
@@ -84,11 +82,7 @@ impl Wave {
         let sid = self.streams.add(seed)?;
         // Two expectations cannot stand at one page: the newer one is the likelier.
         let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
-        f.seeds.push_back(sid);
-        let oldest = (f.seeds.len() > SEEDS_MAX).then(|| f.seeds.pop_front()).flatten();
-        if oldest.is_some() {
-            f.opened = f.opened.saturating_sub(1);
-        }
+        let oldest = f.seeds.sow(sid);
         for other in displaced.into_iter().flatten() {
             if self.streams.get(other).is_some_and(|s| s.course == Course::Seed || s.file != id) {
                 self.end(other);
@@ -101,8 +95,7 @@ impl Wave {
         }
         self.line_up(now, sid);
         // A seed that many others have followed counts as a run that ended, though it may still go on.
-        let seeds = &self.files[&id].seeds;
-        let followed = seeds.len().checked_sub(FOLLOWERS).map(|i| seeds[i]);
+        let followed = self.files[&id].seeds.followed_by(FOLLOWERS);
         if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
             self.witness(id, s.request, s.left);
         }

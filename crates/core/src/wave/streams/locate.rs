@@ -227,7 +227,7 @@ impl Wave {
         s.request = n;
         s.touched(now);
         if s.reads == 3 {
-            f.third_newest = f.third_newest.max(serial);
+            f.seeds.read_thrice(serial);
             f.early -= u32::from(core::mem::take(&mut s.early));
         }
         match s.course {
@@ -281,7 +281,9 @@ impl Wave {
             if guessed && let Some(f) = self.files.get_mut(&id) {
                 f.guesses_kept += 1;
             }
-            self.went_on(id, serial);
+            if let Some(f) = self.files.get_mut(&id) {
+                f.seeds.went_on(serial);
+            }
         }
         // So were the runs of a stride between the one expected and this one.
         let (from, period, run) = skipped;

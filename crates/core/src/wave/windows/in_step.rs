@@ -21,17 +21,21 @@
 
 use crate::decision::{Pattern, Why};
 use crate::units::{Extent, FileId, Nanos, PageIndex};
+use crate::wave::Wave;
 use crate::wave::memory::shares::AHEAD_MIN;
 use crate::wave::plan::Asked;
-use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::streams::stream::{Course, Stream, StreamId, Streams};
 use crate::wave::windows::reach::FEW;
-use crate::wave::{File, Wave};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::mem::size_of;
 
 /// Streams that are looked at when one of their file has waited,
 const SISTERS_MAX: usize = 256;
 /// unless so many in a row have windows: then they were looked at a moment ago.
 const LOOKED_AFTER: usize = 16;
+/// Streams that may wait for their second read in one file; the oldest gives up its place.
+const SEEDS_MAX: usize = 4096;
 /// Seeds that are opened behind the newest that went on, and before it.
 const NEAR_MAX: u64 = 64;
 /// Seeds in a row that did not go on, after which runs are over.
@@ -47,67 +51,129 @@ pub(in crate::wave) fn by_chance(reads: u64, count: u64, end: u64) -> bool {
     reads.saturating_mul(count).saturating_mul(CHANCE) > end
 }
 
-impl File {
-    /// Whether one of the latest seeds went on: of eight, or of two of each of so many readers, whose turn may not have come.
-    pub(in crate::wave) fn goes_on_of_late(&self, readers: usize) -> bool {
-        self.sown < self.fates_newest + LATEST.max(2 * readers as u64)
-    }
+/// The seeds of one file, in the order in which they were sown, and what became of them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::wave) struct Seeds {
+    /// Those that may wait for their second read, at most [`SEEDS_MAX`], and how many of the first R10 has opened.
+    waiting: VecDeque<StreamId>,
+    opened: usize,
+    /// Seeds sown so far: the number of the newest, from 1.
+    sown: u64,
+    /// Of the 64 seeds up to the newest that went on, which did: bit 0 is that newest, number `fates_newest`.
+    fates: u64,
+    fates_newest: u64,
+    /// The newest seed that was read a third time.
+    third_newest: u64,
 }
 
-impl Wave {
-    /// The seed sown as number `serial` went on.
-    pub(in crate::wave) fn went_on(&mut self, id: FileId, serial: u64) {
-        let Some(f) = self.files.get_mut(&id).filter(|_| serial > 0) else { return };
-        if serial > f.fates_newest {
-            f.fates = f.fates.checked_shl((serial - f.fates_newest).min(64) as u32).unwrap_or(0) | 1;
-            f.fates_newest = serial;
-        } else if f.fates_newest - serial < 64 {
-            f.fates |= 1 << (f.fates_newest - serial);
+impl Seeds {
+    /// The number of a seed that is sown now.
+    pub(in crate::wave) fn next_serial(&mut self) -> u64 {
+        self.sown += 1;
+        self.sown
+    }
+
+    /// It stands in line behind all others; the oldest, if it gives up its place.
+    pub(in crate::wave) fn sow(&mut self, seed: StreamId) -> Option<StreamId> {
+        self.waiting.push_back(seed);
+        if self.waiting.len() > SEEDS_MAX { self.pass_oldest() } else { None }
+    }
+
+    fn pass_oldest(&mut self) -> Option<StreamId> {
+        self.opened = self.opened.saturating_sub(1);
+        self.waiting.pop_front()
+    }
+
+    /// Seeds sown since number `serial` was.
+    pub(in crate::wave) fn sown_since(&self, serial: u64) -> u64 {
+        self.sown - serial
+    }
+
+    /// The seed that stands with `others` from the end of the line on.
+    pub(in crate::wave) fn followed_by(&self, others: usize) -> Option<StreamId> {
+        self.waiting.len().checked_sub(others).map(|i| self.waiting[i])
+    }
+
+    /// Number `serial` went on; 0 is no seed.
+    pub(in crate::wave) fn went_on(&mut self, serial: u64) {
+        if serial == 0 {
+            return;
         }
+        if serial > self.fates_newest {
+            self.fates = self.fates.checked_shl((serial - self.fates_newest).min(64) as u32).unwrap_or(0) | 1;
+            self.fates_newest = serial;
+        } else if self.fates_newest - serial < 64 {
+            self.fates |= 1 << (self.fates_newest - serial);
+        }
+    }
+
+    /// Number `serial` was read a third time.
+    pub(in crate::wave) fn read_thrice(&mut self, serial: u64) {
+        self.third_newest = self.third_newest.max(serial);
+    }
+
+    /// How many of those up to the newest that went on did, and of how many: 64 at most.
+    fn fates(&self) -> (u64, u64) {
+        (u64::from(self.fates.count_ones()), self.fates_newest.min(64))
+    }
+
+    /// Whether one of the latest seeds went on: of eight, or of two of each of so many readers, whose turn may not have come.
+    pub(in crate::wave) fn go_on_of_late(&self, readers: usize) -> bool {
+        self.sown < self.fates_newest + LATEST.max(2 * readers as u64)
     }
 
     /// R4's caution (2013, spec 4.3): where reads fall thick at random, two neighbours are a coincidence. So they are taken
     /// for while fewer than one in eight of the seeds up to the newest that went on did; a third read in order counts.
-    pub(in crate::wave) fn coincidence(&self, id: FileId) -> bool {
-        let f = &self.files[&id];
-        let seeds = f.fates_newest.min(64);
-        seeds >= 16 && 8 * u64::from(f.fates.count_ones()) < seeds
+    pub(in crate::wave) fn coincide(&self) -> bool {
+        let (went_on, of) = self.fates();
+        of >= 16 && 8 * went_on < of
     }
 
-    /// R10: seeds that wait behind those that went on are opened, twice as many each time, while half of the 64 up to the
-    /// newest that went on did.
+    /// Those that wait behind those that went on, and are to be opened now: twice as many each time, while half of the 64 up to the newest that
+    /// went on did.
+    fn next_to_open(&mut self, streams: &Streams) -> Vec<StreamId> {
+        let (went_on, of) = self.fates();
+        if went_on < 3 || 2 * went_on < of {
+            return Vec::new();
+        }
+        let waits = |sid| streams.get(sid).is_some_and(|s| s.course == Course::Seed);
+        while self.waiting.front().is_some_and(|&sid| !waits(sid)) {
+            self.pass_oldest();
+        }
+        // Those far before it have not gone on, and will not.
+        let newest = self.fates_newest;
+        let far = |sid: &StreamId| streams.get(*sid).is_none_or(|s| s.serial + NEAR_MAX <= newest);
+        let opened = self.opened.min(self.waiting.len());
+        let from = opened + self.waiting.range(opened..).take_while(|&sid| far(sid)).count();
+        let to = (2 * from + 4).min(self.waiting.len());
+        let near = |sid: &&StreamId| streams.get(**sid).is_none_or(|s| s.serial <= newest + NEAR_MAX);
+        let mut next: Vec<StreamId> = self.waiting.range(from..to).take_while(near).copied().collect();
+        self.opened = from + next.len();
+        next.retain(|&sid| streams.get(sid).is_some_and(|s| s.serial > self.third_newest));
+        next
+    }
+
+    /// Bytes that it takes, about.
+    pub(in crate::wave) fn bytes_of_memory(&self) -> usize {
+        self.waiting.capacity() * size_of::<StreamId>()
+    }
+
+    /// States what must hold between inputs.
+    pub(in crate::wave) fn check(&self) {
+        assert!(self.waiting.len() <= SEEDS_MAX, "seeds are bounded");
+        assert!(self.fates_newest.max(self.third_newest) <= self.sown, "what went on was sown");
+    }
+}
+
+impl Wave {
+    /// R10: seeds that wait behind those that went on are opened.
     pub(in crate::wave) fn open_in_step(&mut self, now: Nanos, id: FileId, pages: Extent) {
         if self.holds_back() {
             return;
         }
-        let Some(f) = self.files.get_mut(&id) else { return };
-        let went_on = f.fates.count_ones();
-        if f.goes_from_run_to_run() || went_on < 3 || 2 * u64::from(went_on) < f.fates_newest.min(64) {
-            return;
-        }
-        while f
-            .seeds
-            .front()
-            .is_some_and(|&sid| self.streams.get(sid).is_none_or(|s| s.course != Course::Seed))
-        {
-            f.seeds.pop_front();
-            f.opened = f.opened.saturating_sub(1);
-        }
-        // Those far before it have not gone on, and will not.
-        let far =
-            |sid: &StreamId| self.streams.get(*sid).is_none_or(|s| s.serial + NEAR_MAX <= f.fates_newest);
-        let opened = f.opened.min(f.seeds.len());
-        let from = opened + f.seeds.range(opened..).take_while(|&sid| far(sid)).count();
-        let to = (2 * from + 4).min(f.seeds.len());
-        let near =
-            |sid: &&StreamId| self.streams.get(**sid).is_none_or(|s| s.serial <= f.fates_newest + NEAR_MAX);
-        let waiting: Vec<StreamId> = f.seeds.range(from..to).take_while(near).copied().collect();
-        f.opened = from + waiting.len();
-        let passed = f.third_newest;
-        for sid in waiting {
-            if self.streams.get(sid).is_some_and(|s| s.serial > passed) {
-                self.open_seed(now, sid, pages, Why("R10 in step"));
-            }
+        let Some(f) = self.files.get_mut(&id).filter(|f| !f.goes_from_run_to_run()) else { return };
+        for seed in f.seeds.next_to_open(&self.streams) {
+            self.open_seed(now, seed, pages, Why("R10 in step"));
         }
     }
 
@@ -188,8 +254,8 @@ mod tests {
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
         let mut goes_on = |sown: u64, readers: usize| {
             let f = wave.files.get_mut(&id).unwrap();
-            (f.sown, f.fates_newest) = (100 + sown, 100);
-            f.goes_on_of_late(readers)
+            (f.seeds.sown, f.seeds.fates_newest) = (100 + sown, 100);
+            f.seeds.go_on_of_late(readers)
         };
         assert_eq!([7, 8].map(|sown| goes_on(sown, 1)), [true, false]);
         assert_eq!([31, 32].map(|sown| goes_on(sown, 16)), [true, false]);
@@ -206,12 +272,13 @@ mod tests {
             for row in 1..=400 {
                 wave.sow(Nanos(0), id, read(row), None).unwrap();
             }
-            (1..=8).for_each(|serial| wave.went_on(id, serial));
+            let went_on = |wave: &mut Wave, serial| wave.files.get_mut(&id).unwrap().seeds.went_on(serial);
+            (1..=8).for_each(|serial| went_on(&mut wave, serial));
             let row = wave.sow_as(Nanos(0), id, read(401), None, serial(401)).unwrap();
             let serial = wave.streams.get(row).unwrap().serial;
-            wave.went_on(id, serial);
-            wave.went_on(id, 9);
-            wave.coincidence(id)
+            went_on(&mut wave, serial);
+            went_on(&mut wave, 9);
+            wave.files[&id].seeds.coincide()
         };
         assert!(!coincidence(|_| 0));
         assert!(coincidence(|sown| sown), "numbered it would");

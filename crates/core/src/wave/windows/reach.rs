@@ -203,7 +203,7 @@ impl Wave {
     /// Whether a stream's second read opens its window, where others wait for the third: its device answers late, so that one more wait is dear;
     /// those before it went on; and few began since it did. Rows of a matrix are short, and all of them are to be opened.
     pub(in crate::wave) fn opens_early(&self, f: &File, s: &Stream) -> bool {
-        let alone = s.serial > 0 && f.sown - s.serial < ALONE;
+        let alone = s.serial > 0 && f.seeds.sown_since(s.serial) < ALONE;
         self.is_far(f) && s.course == Course::Forward && alone && f.early < EARLY_MAX && !self.is_short(f)
     }
 
