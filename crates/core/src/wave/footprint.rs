@@ -31,8 +31,8 @@ impl Wave {
         let Some(f) = self.files.get(&file).filter(|f| f.table.has(PageBit::Ahead, page)) else {
             return false;
         };
-        let below = self.streams.below(&f.forward, page);
-        let above = self.streams.above(&f.backward, page);
+        let below = self.streams.below(f.expected.up(), page);
+        let above = self.streams.above(f.expected.down(), page);
         below.is_some_and(|s| s.frontier > page.0)
             || above.is_some_and(|s| s.goes_down() && s.frontier <= page.0)
     }
@@ -45,8 +45,7 @@ impl Wave {
     /// Bytes that the brain takes, about. O(files).
     pub fn bytes_of_memory(&self) -> Bytes {
         let file = |f: &File| {
-            let streams = f.forward.len() + f.backward.len() + f.strides.len();
-            entries::<u64, u64>(streams)
+            entries::<u64, u64>(f.expected.len())
                 + f.seeds.bytes_of_memory()
                 + f.density.bytes_of_memory()
                 + f.needed.bytes_of_memory()
@@ -94,7 +93,8 @@ mod tests {
         (s.course, s.reads, s.frontier) = (Course::Backward, 3, 120);
         (s.next, s.first) = (150, 158);
         let sid = wave.streams.add(s).unwrap();
-        wave.files.get_mut(&FileId(0)).unwrap().backward.insert(150, sid);
+        let f = wave.files.get_mut(&FileId(0)).unwrap();
+        assert_eq!(f.expected.expect(Course::Backward, 150, sid), None);
         let awaited = [119, 120, 149, 150].map(|page| wave.awaits(FileId(0), PageIndex(page)));
         assert_eq!(awaited, [false, true, true, false]);
     }

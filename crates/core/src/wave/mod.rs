@@ -87,6 +87,7 @@ use regions::account::Account;
 use regions::density::Density;
 use requests::queue::{Queue, Turn, Wanted};
 use streams::ends::Left;
+use streams::expected::Expected;
 use streams::stream::{Course, STREAMS_MAX, StreamId, Streams};
 use streams::sweep::SilenceLine;
 use stride::columns::{Column, Taken};
@@ -108,12 +109,7 @@ struct File {
     device: u64,
     end: u64,
     table: PageTable,
-    /// Streams and seeds that go up, by the page expected next.
-    forward: BTreeMap<u64, StreamId>,
-    /// Streams that go down and seeds, by the page before which the next read ends.
-    backward: BTreeMap<u64, StreamId>,
-    /// Strides, by the start of the next read.
-    strides: BTreeMap<u64, StreamId>,
+    expected: Expected,
     seeds: Seeds,
     density: Density,
     /// Whether what is bought there pays for itself (R11).
@@ -155,15 +151,6 @@ impl File {
     /// R9: whether who looks farther on has shown three times in a row that his run goes so far.
     fn believes_looks(&self) -> bool {
         self.looks & 0b111 == 0b111
-    }
-
-    /// Takes a stream out of the maps where it stands at `page`.
-    fn unlink(&mut self, sid: StreamId, page: u64) {
-        for map in [&mut self.forward, &mut self.backward, &mut self.strides] {
-            if map.get(&page) == Some(&sid) {
-                map.remove(&page);
-            }
-        }
     }
 }
 
@@ -388,7 +375,7 @@ impl Wave {
                     "file {id}: a page fetched ahead is present or in flight"
                 );
             }
-            for (&next, &sid) in &f.forward {
+            for (&next, &sid) in f.expected.up() {
                 if let Some(s) = self.streams.get(sid) {
                     assert_eq!((s.file, s.next), (*id, next), "a stream is found where it is expected");
                     assert!(s.frontier >= s.next || s.course == Course::Backward, "{s:?}");
@@ -426,9 +413,7 @@ impl Wave {
             device,
             end,
             table: PageTable::new(PageIndex(end)),
-            forward: BTreeMap::new(),
-            backward: BTreeMap::new(),
-            strides: BTreeMap::new(),
+            expected: Expected::default(),
             seeds: Seeds::default(),
             density: Density::default(),
             account: Account::default(),
@@ -474,9 +459,7 @@ impl Wave {
             queue.close(id);
         }
         self.ledger.closed(file.table.count(PageBit::Ahead, Extent::new(0, file.end)).0);
-        for sid in
-            file.forward.into_values().chain(file.strides.into_values()).chain(file.backward.into_values())
-        {
+        for sid in file.expected.into_streams() {
             if let Some(stream) = self.dismiss(sid) {
                 let ended = if stream.goes_down() { &mut self.lengths_down } else { &mut self.lengths };
                 ended.push(stream.progress());

@@ -92,7 +92,8 @@ impl Wave {
         let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Forward) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
         let keep = s.frontier.max(s.next + self.share_asked_for(f));
-        if keep >= to || self.config.read_goes_first || f.forward.range(s.next + 1..to).next().is_some() {
+        if keep >= to || self.config.read_goes_first || f.expected.up().range(s.next + 1..to).next().is_some()
+        {
             return;
         }
         let (id, beyond) = (s.file, Extent::between(PageIndex(keep), PageIndex(to)));
@@ -155,7 +156,7 @@ impl Wave {
         let head = self.files.get(&id).is_some_and(|f| self.is_head(f));
         let short = self.belief.is_short();
         if short {
-            let below = self.streams.below(&self.files[&id].forward, pages.start);
+            let below = self.streams.below(self.files[&id].expected.up(), pages.start);
             self.believe_less(below.is_some_and(|s| self.reads_again_alone(s)));
         }
         self.forget(id, pages, true);
@@ -190,7 +191,7 @@ impl Wave {
 
     /// The same of the stream below `page`, if that comes to it.
     fn is_held_up_at(&self, id: FileId, page: PageIndex) -> bool {
-        let stream = self.streams.below(&self.files[&id].forward, page);
+        let stream = self.streams.below(self.files[&id].expected.up(), page);
         stream.is_some_and(|s| s.comes_to(page.0) && self.is_held_up(s))
     }
 
@@ -200,7 +201,10 @@ impl Wave {
         let comes = |s: Option<&Stream>| s.is_some_and(|s| s.comes_to(page.0));
         let below = |places| comes(self.streams.below(places, page));
         let above = |places| comes(self.streams.above(places, page));
-        let stream = below(&f.forward) || above(&f.backward) || below(&f.strides) || above(&f.strides);
+        let stream = below(f.expected.up())
+            || above(f.expected.down())
+            || below(f.expected.strides())
+            || above(f.expected.strides());
         stream || f.needed.until(page.0).is_some()
     }
 
@@ -209,7 +213,7 @@ impl Wave {
     pub(in crate::wave) fn unask(&mut self, id: FileId, page: PageIndex) {
         let Some(f) = self.files.get(&id) else { return };
         let asked: Vec<StreamId> =
-            f.forward.range(..=page.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
+            f.expected.up().range(..=page.0).rev().take(DROPPED_FROM_MAX).map(|(_, &sid)| sid).collect();
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 let to = core::mem::replace(&mut s.frontier, page.0.max(s.next));
@@ -297,8 +301,8 @@ mod tests {
     use crate::units::{Bytes, Extent, FileId, Nanos};
     use crate::wave::devices::device::tests::play;
     use crate::wave::streams::pace::Pace;
-    use crate::wave::streams::stream::Stream;
     use crate::wave::streams::stream::tests::{buy_region, fetched_ahead};
+    use crate::wave::streams::stream::{Course, Stream};
     use crate::wave::{Config, Input, Wave};
 
     /// The second worked example at the top.
@@ -495,7 +499,8 @@ mod tests {
             wave.handle(Nanos(0), Input::Used { file: FileId(0), pages: Extent::new(3000, 100) });
             if other {
                 let sid = wave.streams.add(Stream::seed(FileId(0), 2000, 1, Nanos(0))).unwrap();
-                wave.files.get_mut(&FileId(0)).unwrap().forward.insert(2001, sid);
+                let f = wave.files.get_mut(&FileId(0)).unwrap();
+                assert_eq!(f.expected.expect(Course::Forward, 2001, sid), None);
             }
             wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1000, 400) });
             let all: alloc::vec::Vec<_> = core::iter::from_fn(|| wave.take_given_up()).collect();

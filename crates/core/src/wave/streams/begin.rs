@@ -14,6 +14,7 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::view::View;
 use crate::wave::Wave;
+use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::locate::HISTORY_MAX;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
@@ -81,12 +82,10 @@ impl Wave {
         seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
         let sid = self.streams.add(seed)?;
         // Two expectations cannot stand at one page: the newer one is the likelier.
-        let displaced = [f.forward.insert(q + n, sid), f.backward.insert(q, sid)];
+        let displaced = f.expected.expect_seed(q, q + n, sid);
         let oldest = f.seeds.sow(sid);
         for other in displaced.into_iter().flatten() {
-            if self.streams.get(other).is_some_and(|s| s.course == Course::Seed || s.file != id) {
-                self.end(other);
-            }
+            self.displaced(other, Displaced::BySeed);
         }
         if let Some(oldest) = oldest
             && self.streams.get(oldest).is_some_and(|s| s.course == Course::Seed)
@@ -129,17 +128,12 @@ impl Wave {
     pub(in crate::wave) fn adopt(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
         s.begun = (s.progress(), self.counters.pages_used);
         let (id, next, course) = (s.file, s.next, s.course);
-        let stride = matches!(course, Course::Stride { .. });
         let f = self.files.get_mut(&id)?;
         let sid = self.streams.add(s)?;
         self.counters.streams += 1;
-        let expected = match course {
-            Course::Stride { .. } => &mut f.strides,
-            Course::Backward => &mut f.backward,
-            Course::Seed | Course::Forward => &mut f.forward,
-        };
-        if let Some(old) = expected.insert(next, sid).filter(|_| !stride) {
-            self.dismiss(old);
+        if let Some(other) = f.expected.expect(course, next, sid) {
+            let stride = matches!(course, Course::Stride { .. });
+            self.displaced(other, if stride { Displaced::ByStride } else { Displaced::ByStream });
         }
         self.mark_active(now, sid);
         Some(sid)
@@ -185,8 +179,8 @@ mod tests {
             wave.handle(Nanos(start), Input::Read { file: id, pages: Extent::new(start, 2), actor: 0 });
             wave.check();
             let f = &wave.files[&id];
-            let seed = f.forward.contains_key(&(start + 2)) && f.backward.contains_key(&start);
-            (seed, f.strides.keys().copied().collect::<Vec<u64>>())
+            let seed = f.expected.up().contains_key(&(start + 2)) && f.expected.down().contains_key(&start);
+            (seed, f.expected.strides().keys().copied().collect::<Vec<u64>>())
         };
         assert_eq!(read(1000), (true, Vec::new()));
         assert_eq!(read(1500), (true, Vec::new()));
@@ -196,7 +190,7 @@ mod tests {
             table.set(bit, Extent::new(7000, 30));
         }
         wave.handle(Nanos(9000), Input::Read { file: id, pages: Extent::new(7030, 2), actor: 0 });
-        let sid = wave.files[&id].forward[&7032];
+        let sid = wave.files[&id].expected.up()[&7032];
         assert_eq!(wave.streams.get(sid).unwrap().progress(), 32, "with its own two");
     }
 }

@@ -23,6 +23,7 @@
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, PageCount, PageIndex};
 use crate::wave::memory::epochs::Counted;
+use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::locate::{HISTORY_MAX, Place};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::windows::lengths::{Lengths, NEAR};
@@ -288,9 +289,10 @@ impl Wave {
         let (id, next, last) = (s.file, s.next, s.pace.last());
         s.frontier = self.files.get(&id).map_or(next, |f| fetched_up_to(f, &s));
         s.counted = Counted::default();
+        let course = s.course;
         let Some(sid) = self.streams.add(s) else { return };
-        if let Some(f) = self.files.get_mut(&id) {
-            f.strides.insert(next, sid);
+        if let Some(other) = self.files.get_mut(&id).and_then(|f| f.expected.expect(course, next, sid)) {
+            self.displaced(other, Displaced::ByStride);
         }
         self.line_up(last, sid);
     }
@@ -312,8 +314,8 @@ impl Wave {
     pub(in crate::wave) fn dismiss(&mut self, sid: StreamId) -> Option<Stream> {
         let s = self.streams.remove(sid)?;
         if let Some(f) = self.files.get_mut(&s.file) {
-            f.unlink(sid, s.next);
-            f.unlink(sid, s.first);
+            f.expected.unlink(sid, s.next);
+            f.expected.unlink(sid, s.first);
         }
         if s.course != Course::Seed {
             self.epochs.uncount(s.counted);
@@ -373,7 +375,7 @@ mod tests {
             }
             read(&mut wave, page);
             let f = &wave.files[&FileId(0)];
-            f.forward.get(&(page + 1)).map(|&sid| wave.streams.get(sid).unwrap().first)
+            f.expected.up().get(&(page + 1)).map(|&sid| wave.streams.get(sid).unwrap().first)
         };
         let none = Extent::new(0, 0);
         assert_eq!(belongs(none, 256, 0), Some(0), "he takes it up");
@@ -422,9 +424,9 @@ mod tests {
         {
             let mut wave = opened();
             (1..=reads).for_each(|k| read(&mut wave, k * 1000));
-            assert_eq!(wave.files[&FileId(0)].strides.len(), 1);
+            assert_eq!(wave.files[&FileId(0)].expected.strides().len(), 1);
             then.into_iter().for_each(|page| read(&mut wave, page));
-            assert_eq!(wave.files[&FileId(0)].strides.len(), alive, "after {reads} reads");
+            assert_eq!(wave.files[&FileId(0)].expected.strides().len(), alive, "after {reads} reads");
         }
     }
 
@@ -438,7 +440,7 @@ mod tests {
             assert!(matches!(wave.poll(Nanos(1)), Some(Action::Fetch { .. })));
         }
         let stride = |wave: &Wave| {
-            let sid = wave.files[&FileId(0)].strides.values().next().copied().unwrap();
+            let sid = wave.files[&FileId(0)].expected.strides().values().next().copied().unwrap();
             wave.streams.get(sid).map(|s| (s.next, s.frontier)).unwrap()
         };
         assert_eq!(stride(&wave), (4000, 8000));

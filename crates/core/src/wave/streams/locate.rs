@@ -19,6 +19,7 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
 use crate::wave::lately::Lately;
+use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::stream::{Course, Stream, StreamId, UNTOLD_MAX};
 use crate::wave::stride::columns::Column;
 use crate::wave::{File, Latest, Wave};
@@ -102,8 +103,8 @@ impl File {
 
     /// Strides expected around a page, give or take one: the nearest below, then the nearest above.
     pub(in crate::wave) fn strides_near(&self, page: u64) -> impl Iterator<Item = StreamId> + '_ {
-        let below = self.strides.range(..=page.saturating_add(1)).rev().take(LOOKS_MAX);
-        let above = self.strides.range(page..).take(LOOKS_MAX);
+        let below = self.expected.strides().range(..=page.saturating_add(1)).rev().take(LOOKS_MAX);
+        let above = self.expected.strides().range(page..).take(LOOKS_MAX);
         below.chain(above).map(|(_, &sid)| sid)
     }
 }
@@ -116,7 +117,7 @@ impl Wave {
             return Place::Repeats(sid);
         }
         // Upwards: the streams expected at or before q, nearest first.
-        for (&next, &sid) in f.forward.range(..=q).rev().take(LOOKS_MAX) {
+        for (&next, &sid) in f.expected.up().range(..=q).rev().take(LOOKS_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
             let slack = (s.out() / 4).max(s.skip).max(s.block);
             let reach = match s.course {
@@ -139,7 +140,7 @@ impl Wave {
             }
         }
         // Just behind an expectation: read again, unaligned, retried, or late among reordered ones.
-        if let Some((&next, &sid)) = f.forward.range(q + 1..).next()
+        if let Some((&next, &sid)) = f.expected.up().range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
         {
             let slack = (s.out() / 4).max(s.request).max(s.block).max(1);
@@ -164,7 +165,7 @@ impl Wave {
         }
         // Downwards: the stream whose lowest page is where this read ends, within it where reads are not aligned, or a
         // little above.
-        if let Some((&low, &sid)) = f.backward.range(q + 1..).next()
+        if let Some((&low, &sid)) = f.expected.down().range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
             && low.saturating_sub(q + n)
                 <= if s.course == Course::Backward { (s.out() + s.out() / 4).max(s.block) } else { 0 }
@@ -172,7 +173,7 @@ impl Wave {
             return Place::Continues(sid);
         }
         // Just above it: read again, unaligned, or retried.
-        if let Some((&low, &sid)) = f.backward.range(..=q).next_back()
+        if let Some((&low, &sid)) = f.expected.down().range(..=q).next_back()
             && let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Backward)
             && q - low <= (s.out() / 4).max(s.request).max(s.block).max(1)
             && q + n <= s.first
@@ -230,19 +231,19 @@ impl Wave {
             f.seeds.read_thrice(serial);
             f.early -= u32::from(core::mem::take(&mut s.early));
         }
-        match s.course {
+        let displaced = match s.course {
             Course::Seed if q < s.first => {
-                f.forward.remove(&s.next);
-                f.backward.remove(&s.first);
+                f.expected.clear(Course::Forward, s.next);
+                f.expected.clear(Course::Backward, s.first);
                 s.course = Course::Backward;
                 s.first = s.next;
                 s.next = q;
                 s.frontier = q;
-                f.backward.insert(q, sid);
+                f.expected.expect(Course::Backward, q, sid)
             }
             Course::Seed | Course::Forward => {
                 if was_seed {
-                    f.backward.remove(&s.first);
+                    f.expected.clear(Course::Backward, s.first);
                     s.course = Course::Forward;
                 }
                 let next = f.come_up_to(s, pages);
@@ -254,27 +255,30 @@ impl Wave {
                 let overlooked = f.unheard(between, q.checked_sub(1)).next().is_some()
                     && self.queues.get(&f.device).is_none_or(|q| between.count.0 > q.device.unit_pages().max(s.block));
                 s.overlooked = if overlooked { s.overlooked.saturating_add(1) } else { 0 };
-                f.forward.remove(&old_next);
+                f.expected.clear(Course::Forward, old_next);
                 s.next = next;
                 s.frontier = s.frontier.max(s.next);
-                f.forward.insert(s.next, sid);
+                f.expected.expect(Course::Forward, s.next, sid)
             }
             Course::Backward => {
-                f.backward.remove(&old_next);
+                f.expected.clear(Course::Backward, old_next);
                 s.next = f.come_down_to(s, pages);
                 s.frontier = s.frontier.min(s.next);
-                f.backward.insert(s.next, sid);
+                f.expected.expect(Course::Backward, s.next, sid)
             }
             Course::Stride { period, run } => {
                 skipped = (old_next, period, run);
-                f.strides.remove(&old_next);
+                f.expected.clear(s.course, old_next);
                 let next = q.checked_add_signed(period).unwrap_or(u64::MAX);
                 s.next = next;
                 if (period > 0 && s.frontier < next) || (period < 0 && s.frontier > next) {
                     s.frontier = next;
                 }
-                f.strides.insert(next, sid);
+                f.expected.expect(s.course, next, sid)
             }
+        };
+        if let Some(other) = displaced {
+            self.displaced(other, Displaced::ByRead);
         }
         if was_seed {
             self.counters.streams += 1;
@@ -346,7 +350,8 @@ impl Wave {
         let leads = |t: &&StreamId| self.streams.get(**t).is_some_and(|t| t.course == Course::Forward);
         let within = s.next + 1..s.frontier.max(s.next) + 1;
         let beyond = within.end..within.end.max(s.next + FOLLOW_MAX);
-        let found = f.forward.range(within).next_back().or_else(|| f.forward.range(beyond).next());
+        let found =
+            f.expected.up().range(within).next_back().or_else(|| f.expected.up().range(beyond).next());
         let found = found.filter(|(_, t)| leads(t));
         let asked_up_to =
             |lead: u64| f.table.next_hole(PageIndex(s.next), PageCount(lead - s.next)).0 >= lead;

@@ -4,12 +4,13 @@
 //! read --> locate: goes on, repeats, history, stray --> begin: a seed, a stream resumed, a stride
 //!          blocks, hops: another order, short gaps      quiet: reads that nobody told
 //!          look: who looks ahead                        ends, sweep: left, over, silent
-//!          pace: when it was heard of
+//!          pace: when it was heard of                    expected: where it is read next
 //! ```
 
 pub(in crate::wave) mod begin;
 pub(in crate::wave) mod blocks;
 pub(in crate::wave) mod ends;
+pub(in crate::wave) mod expected;
 pub(in crate::wave) mod hops;
 pub(in crate::wave) mod locate;
 pub(in crate::wave) mod look;

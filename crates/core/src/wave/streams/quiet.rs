@@ -13,6 +13,7 @@ use crate::decision::Why;
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::wave::Wave;
+use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 
 impl Wave {
@@ -38,19 +39,18 @@ impl Wave {
 
     /// R2: a mark was passed unseen. Whose it was has come so far; a seed for which something was fetched has gone on.
     fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
-        let (&next, &sid) = self.files.get(&id)?.forward.range(..=pages.start.0).next_back()?;
+        let (&next, &sid) = self.files.get(&id)?.expected.up().range(..=pages.start.0).next_back()?;
         self.pass_marks(sid, pages, true, false);
         let f = self.files.get_mut(&id)?;
         let s = self.streams.get_mut(sid).filter(|s| pages.start.0 < s.frontier)?;
         match s.course {
             Course::Forward if s.reads > 2 => {
-                f.forward.remove(&next);
+                f.expected.clear(Course::Forward, next);
                 s.next = next.max(pages.end().0);
                 s.frontier = s.frontier.max(s.next);
                 s.pace.is_there(now);
-                let displaced = f.forward.insert(s.next, sid).filter(|&other| other != sid);
-                if let Some(other) = displaced {
-                    self.end(other);
+                if let Some(other) = f.expected.expect(Course::Forward, s.next, sid) {
+                    self.displaced(other, Displaced::ByMark);
                 }
                 self.mark_active(now, sid);
             }
@@ -63,7 +63,7 @@ impl Wave {
     /// R7: a run of a stride was read without a word.
     fn strode_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
         let Some(f) = self.files.get(&id).filter(|f| f.told_all) else { return };
-        let expected = f.strides.range(pages.start.0..pages.end().0).next();
+        let expected = f.expected.strides().range(pages.start.0..pages.end().0).next();
         let Some((next, sid)) = expected.map(|(&next, &sid)| (next, sid)) else { return };
         let Some(&Stream { course: Course::Stride { run, .. }, .. }) = self.streams.get(sid) else { return };
         self.advance(now, sid, Extent::new(next, run));
@@ -72,7 +72,7 @@ impl Wave {
 
     /// R7: a read goes on behind pages that were read without a word, from the begin of a run of a stride on: its reader has come there.
     pub(in crate::wave) fn began_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let Some(f) = self.files.get(&id).filter(|f| !f.strides.is_empty()) else { return };
+        let Some(f) = self.files.get(&id).filter(|f| !f.expected.strides().is_empty()) else { return };
         let used = |page| f.table.has(PageBit::Used, PageIndex(page));
         let Some(before) = pages.start.0.checked_sub(1).filter(|&before| used(before)) else { return };
         let begun = |sid: StreamId| {
@@ -103,7 +103,7 @@ impl Wave {
         let f = self.files.get(&id)?;
         let end = pages.end().0;
         let up = |sid: &StreamId| self.streams.get(*sid).is_some_and(|s| s.course == Course::Forward);
-        let passed = f.forward.range(pages.start.0..=end).filter(|(_, sid)| up(sid));
+        let passed = f.expected.up().range(pages.start.0..=end).filter(|(_, sid)| up(sid));
         let passed: alloc::vec::Vec<(u64, StreamId)> = passed.map(|(&next, &sid)| (next, sid)).collect();
         let asked = |&(_, sid): &(u64, StreamId)| self.streams.get(sid).map_or(0, |s| s.frontier);
         let leader = passed.iter().copied().max_by_key(asked)?;
@@ -111,19 +111,15 @@ impl Wave {
             self.dismiss(sid);
         }
         let (f, s) = (self.files.get_mut(&id)?, self.streams.get_mut(leader.1)?);
-        f.unlink(leader.1, leader.0);
+        f.expected.unlink(leader.1, leader.0);
         if f.goes_from_run_to_run() {
             s.begins_anew_at(pages.start.0);
         }
         s.next = end;
         s.frontier = s.frontier.max(end);
         s.heard_of(now);
-        // Whoever is expected there as well is no run that ended.
-        if let Some(other) = f.forward.get(&end).copied() {
-            self.dismiss(other);
-        }
-        if let Some(f) = self.files.get_mut(&id) {
-            f.forward.insert(end, leader.1);
+        if let Some(other) = f.expected.expect(Course::Forward, end, leader.1) {
+            self.displaced(other, Displaced::Quietly);
         }
         self.mark_active(now, leader.1);
         self.follows(leader.1);

@@ -142,7 +142,8 @@ mod tests {
             s.by = Some(7);
             let (next, seed) = (s.next, course == Course::Seed);
             let sid = wave.streams.add(s).unwrap();
-            wave.files.get_mut(&FileId(0)).unwrap().forward.insert(next, sid);
+            let f = wave.files.get_mut(&FileId(0)).unwrap();
+            assert_eq!(f.expected.expect(Course::Forward, next, sid), None);
             wave.line_up(Nanos(0), sid);
             wave.remember(7, FileId(0), Extent::new(0, 1), Some(sid).filter(|_| !elsewhere));
             let until = if seed { 60_000 } else { 1000 };

@@ -105,7 +105,8 @@ mod tests {
     fn what_was_passed_quietly_was_read() {
         let (wave, _) = told(64, &[&WALKED[..], &[43_043 + 3 * 6_149 - 30]].concat());
         let f = &wave.files[&FileId(0)];
-        let used = |page: u64| f.table.has(PageBit::Used, PageIndex(page)) && f.backward.contains_key(&page);
+        let used =
+            |page: u64| f.table.has(PageBit::Used, PageIndex(page)) && f.expected.down().contains_key(&page);
         assert_eq!([0, 1, 2, 3].map(|run| used(43_043 + run * 6_149)), [true, true, true, false]);
     }
 
@@ -124,12 +125,12 @@ mod tests {
         assert_eq!(asked(64, &down), [30]);
         let (wave, asked) = told(64, &[&down[..5], &[6_149 - 30, 20]].concat());
         assert_eq!(
-            (asked.len(), wave.files[&FileId(0)].backward.contains_key(&20)),
+            (asked.len(), wave.files[&FileId(0)].expected.down().contains_key(&20)),
             (0, true),
             "the last is a seed"
         );
         // One that came to page 0 goes on nowhere, and what is read then lies beside nothing.
         let (wave, _) = told(64, &[&down[..5], &[6_149, 0, 20]].concat());
-        assert!(wave.files[&FileId(0)].backward.contains_key(&20));
+        assert!(wave.files[&FileId(0)].expected.down().contains_key(&20));
     }
 }

@@ -40,12 +40,12 @@ impl Wave {
         let f = self.files.get(&id)?;
         let q = pages.start.0;
         let seed = |page: u64| {
-            let s = self.streams.get(*f.backward.get(&page)?)?;
+            let s = self.streams.get(*f.expected.down().get(&page)?)?;
             let own = s.course == Course::Seed && s.by == Some(actor);
             (own && s.request.abs_diff(pages.count.0) <= 1).then_some(s)
         };
-        let below = f.backward.range(..q).next_back().map(|(&page, _)| page);
-        let above = f.backward.range(q + 1..).next().map(|(&page, _)| page);
+        let below = f.expected.down().range(..q).next_back().map(|(&page, _)| page);
+        let above = f.expected.down().range(q + 1..).next().map(|(&page, _)| page);
         [below, above].into_iter().flatten().find_map(|nearest| {
             let period = q.wrapping_sub(nearest) as i64;
             let overlap = period.unsigned_abs() <= pages.count.0;
@@ -152,9 +152,9 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(wave.files[&id].strides.len(), 1);
+            assert_eq!(wave.files[&id].expected.strides().len(), 1);
             (0..99).for_each(|_| wave.sweep(Nanos::from_ms(810 + later_ms)));
-            wave.files[&id].strides.len() == 1
+            wave.files[&id].expected.strides().len() == 1
         };
         assert_eq!([500, 4_000, 60_000].map(still_there), [true, true, false]);
     }

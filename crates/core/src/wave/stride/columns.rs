@@ -164,7 +164,7 @@ impl Wave {
         let distance = column.period.checked_mul(column.opened as i64 + 1);
         let start = distance.and_then(|distance| pages.start.0.checked_add_signed(distance));
         let Some(start) = start.filter(|&start| start > 0) else { return false };
-        let seed = match self.files[&id].forward.get(&start) {
+        let seed = match self.files[&id].expected.up().get(&start) {
             Some(&known) => Some(known),
             None if column.unknown >= UNKNOWN && self.may_be_row(id, start) => {
                 self.sow_as(now, id, Extent::new(start - 1, 1), Some(actor), 0)

@@ -86,7 +86,7 @@ impl File {
         let at = |periods: i64| next.saturating_add_signed(periods.saturating_mul(period));
         let (one, other) = (at(-(STRIDE_READS as i64) - ALONE), at(ALONE));
         let own = |page: u64| (1..=STRIDE_READS as i64).any(|read| at(-read).abs_diff(page) <= 1);
-        self.backward.range(one.min(other)..=one.max(other)).all(|(&page, _)| own(page))
+        self.expected.down().range(one.min(other)..=one.max(other)).all(|(&page, _)| own(page))
     }
 }
 
@@ -235,7 +235,8 @@ impl Wave {
     /// stream of its own, and is opened as one (seed 004: large reads ahead in every row, not small ones early).
     fn open_column(&mut self, now: Nanos, id: FileId, read: Extent, run: Extent) {
         let f = &self.files[&id];
-        let waiting = f.forward.get(&run.start.0).copied().filter(|&sid| self.streams.get(sid).is_some());
+        let waiting =
+            f.expected.up().get(&run.start.0).copied().filter(|&sid| self.streams.get(sid).is_some());
         let sid = waiting.or_else(|| {
             let mut s = Stream::seed(id, run.start.0 - 1, 1, now);
             s.course = Course::Forward;
@@ -325,7 +326,7 @@ mod tests {
                 if k < 3 {
                     wave.handle(now, Input::Waited { file: id, pages, actor: 0, took });
                 }
-                let sid = wave.files[&id].strides.values().next().copied();
+                let sid = wave.files[&id].expected.strides().values().next().copied();
                 runs.push(sid.and_then(|sid| wave.streams.get(sid)).map_or(0, |s| s.ahead));
             }
             runs

@@ -215,7 +215,7 @@ impl Wave {
         let behind = s.next.saturating_add(1);
         let behind = behind..behind.saturating_add(way);
         let before = s.next.saturating_sub(way)..s.next;
-        let sisters = f.forward.range(behind).chain(f.forward.range(before)).take(SISTERS_MAX);
+        let sisters = f.expected.up().range(behind).chain(f.expected.up().range(before)).take(SISTERS_MAX);
         let (mut short, mut looked_after): (Vec<StreamId>, usize) = (Vec::new(), 0);
         for &sister in sisters.map(|(_, sister)| sister) {
             let forward =
