@@ -20,7 +20,7 @@
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is as a footer is read | streams/{locate,stream}.rs, requests/sending.rs | reads |
 //! | R7 stride | three reads equally far apart predict the fourth; interleaved with other reads, as many as rule out coincidence. Where runs begin at them, whole runs are fetched. Who steps aside goes on; who walks rows equally far apart opens those behind | streams/begin.rs, stride/{strides,by_turns,aside,columns}.rs | reads; marks only: learns from misses |
 //! | R8 gaps | runs of a stride nearer than what one latency carries are fetched as one; who goes from run to run, always up or always down and so near, reads on through what lies between | stride/strides.rs, devices/crawls.rs, streams/hops.rs | device timed; else apart |
-//! | R9 lengths | a window is cut to, or raised to, where most was used by runs that ended, or were left by who does not come back, and to where its reader has looked ahead, as who copies memory does | windows/lengths.rs, streams/{ends,look}.rs | ends of runs, reads |
+//! | R9 lengths | a window is cut to, or raised to, where most was used by runs that ended, or were left by who does not come back, and to where its reader has looked ahead, as who copies memory does | windows/{lengths,runs}.rs, streams/{ends,look}.rs | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on, but not by who reads on at once | windows/in_step.rs | reads |
 //! | R11 density | a region read at random is bought when the waits in it (its rent) come to half of its price; sooner where regions like it filled, or beside what was bought. A small file is bought whole when those before it, or its own rent, came to their price. Not what one reader has gone through in order, nor where what was bought before did not pay | regions/{rent,density,grids,fills,beside,worn,wholes,account}.rs | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream, and many of them take an eighth off the memory believed in. What a stream that was hit has ahead beyond its new share is given up. While much is lost unread, little but long runs is fetched ahead of | memory/{losses,trials}.rs | arrivals; else never |
@@ -86,14 +86,13 @@ use memory::trials::Trials;
 use regions::account::Account;
 use regions::density::Density;
 use requests::queue::{Queue, Turn, Wanted};
-use streams::ends::Left;
 use streams::expected::Expected;
 use streams::stream::{Course, STREAMS_MAX, StreamId, Streams};
 use streams::sweep::SilenceLine;
 use stride::columns::{Column, Taken};
 use windows::in_step::Seeds;
-use windows::lengths::Lengths;
 use windows::needed::Needed;
+use windows::runs::{Ended, Runs};
 
 pub use devices::device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
@@ -117,19 +116,9 @@ struct File {
     /// Reads told that went elsewhere than those before them, and whether a reader of it went on with another file (R11).
     places: u64,
     left: bool,
-    /// Runs that ended, apart from those that went down; and those (R9).
-    lengths: Lengths,
-    lengths_down: Lengths,
-    left_runs: Left,
-    /// Strides that ended, in reads.
-    stride_lengths: Lengths,
-    /// Windows opened at a first read because runs of other files went on, and how many of those did here (R9).
-    guesses: u64,
-    guesses_kept: u64,
+    runs: Runs,
     /// Streams whose second read opened their windows and whose third nobody has told (R3).
     early: u32,
-    /// Which of the latest looks showed where a run ends: bit 0 is the last (R9).
-    looks: u8,
     /// What the streams of this file came to want ahead of them by waiting (R3).
     ahead: u64,
     /// Pages that waits of one of them have paid for (R3).
@@ -145,13 +134,6 @@ struct File {
     /// The latest run that was read quietly (R9).
     quiet: Extent,
     needed: Needed,
-}
-
-impl File {
-    /// R9: whether who looks farther on has shown three times in a row that his run goes so far.
-    fn believes_looks(&self) -> bool {
-        self.looks & 0b111 == 0b111
-    }
 }
 
 /// What a thread read last: a read is told before and after.
@@ -221,9 +203,8 @@ pub struct Wave {
     next_fetch: u64,
     /// What the reader of this very input is about to bring himself.
     own: Option<(FileId, Extent)>,
-    /// The same of all files.
-    lengths: Lengths,
-    lengths_down: Lengths,
+    /// Runs of all files that ended (R9).
+    ended: Ended,
     belief: Belief,
     ledger: Ledger,
     trials: Trials,
@@ -251,8 +232,7 @@ impl Wave {
             arrivals: VecDeque::new(),
             next_fetch: 0,
             own: None,
-            lengths: Lengths::default(),
-            lengths_down: Lengths::default(),
+            ended: Ended::default(),
             belief: Belief::new(config.memory.0 / crate::units::PAGE_SIZE),
             ledger: Ledger::default(),
             trials: Trials::default(),
@@ -419,14 +399,8 @@ impl Wave {
             account: Account::default(),
             places: 0,
             left: false,
-            lengths: Lengths::default(),
-            lengths_down: Lengths::default(),
-            left_runs: Left::default(),
-            stride_lengths: Lengths::default(),
-            guesses: 0,
-            guesses_kept: 0,
+            runs: Runs::default(),
             early: 0,
-            looks: 0,
             ahead: 0,
             paid: 0,
             random: false,
@@ -461,8 +435,7 @@ impl Wave {
         self.ledger.closed(file.table.count(PageBit::Ahead, Extent::new(0, file.end)).0);
         for sid in file.expected.into_streams() {
             if let Some(stream) = self.dismiss(sid) {
-                let ended = if stream.goes_down() { &mut self.lengths_down } else { &mut self.lengths };
-                ended.push(stream.progress());
+                self.ended.push(stream.way(), stream.progress());
             }
         }
         self.latest.retain(|_, latest| latest.file != id);

@@ -16,6 +16,7 @@ use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::in_step::by_chance;
 use crate::wave::windows::reach::PROMISE;
+use crate::wave::windows::runs::Way;
 use crate::wave::{Advice, Look, Turn, Wanted, Wave};
 use crate::window::Window;
 
@@ -413,11 +414,10 @@ impl Wave {
         let cap = self.share();
         let wait = self.wait_pages(f);
         // Where looks are believed (R9) nothing is fetched in vain to find longer runs: the look will tell.
-        let longest = if f.believes_looks() { f.runs().longest().saturating_sub(n) } else { cap };
-        let own = f.runs().promise(n, PageCount(cap.min(longest)), wait);
-        // What other files taught is believed while half of what it led to here came true.
-        let others = own.is_none() && (f.guesses < 4 || 2 * f.guesses_kept >= f.guesses);
-        let known = if others { self.lengths.promise(n, PageCount(cap), wait) } else { own };
+        let longest = if f.runs.believe_looks() { f.runs.telling().longest().saturating_sub(n) } else { cap };
+        let own = f.runs.telling().promise(n, PageCount(cap.min(longest)), wait);
+        let others = own.is_none() && f.runs.believe_others();
+        let known = if others { self.ended.by(Way::Up).promise(n, PageCount(cap), wait) } else { own };
         let (ahead, why, pattern) = match known {
             Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
             _ if f.sequential || pages.start.0 == 0 && known.is_none() => {
@@ -429,7 +429,7 @@ impl Wave {
             let Some(s) = self.streams.get_mut(sid) else { return };
             s.ahead = ahead;
             if let Some(f) = self.files.get_mut(&id).filter(|_| others) {
-                f.guesses += 1;
+                f.runs.guessed();
             }
             let Some(s) = self.streams.get_mut(sid) else { return };
             let (start, end) = (s.frontier, (s.next + ahead).min(self.files[&id].end));

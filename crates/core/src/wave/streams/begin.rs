@@ -18,6 +18,7 @@ use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::locate::HISTORY_MAX;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
+use crate::wave::windows::runs::Way;
 
 /// Seeds that must follow one before it counts as a run that ended.
 const FOLLOWERS: usize = 64;
@@ -96,7 +97,7 @@ impl Wave {
         // A seed that many others have followed counts as a run that ended, though it may still go on.
         let followed = self.files[&id].seeds.followed_by(FOLLOWERS);
         if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
-            self.witness(id, s.request, s.left);
+            self.witness(id, Way::Up, s.request, s.noted());
         }
         Some(sid)
     }

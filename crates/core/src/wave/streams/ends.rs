@@ -26,85 +26,15 @@ use crate::wave::memory::epochs::Counted;
 use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::locate::{HISTORY_MAX, Place};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
-use crate::wave::windows::lengths::{Lengths, NEAR};
+use crate::wave::windows::runs::{Noted, Way};
 use crate::wave::{File, Wave};
 
 /// A stride of so many reads is one, though its reader goes on where he went by it.
 const PROVED_READS: u64 = 8;
-/// A run counts as left if its reader went on with it for so many of his reads.
-const READS_MIN: u64 = 3;
-/// So many runs left say that those to come will not be taken up again either,
-const LEFT_MIN: u32 = 3;
-/// if no more than one in so many was.
-const RETURNS: u32 = 4;
-/// And so many, of which none was, say how far one may go.
-const LEFT_FEW: u32 = 2;
-/// Both counts are halved when so many were left.
-const LEFT_MAX: u32 = 64;
-
-/// R9: runs of a file that their readers went away from, which the sweep will find ended only much later. He who reads by turns goes away
-/// as well; so they count while few of them are taken up again.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
-    /// All that ended, and those.
-    lengths: Lengths,
-    /// The latest, and where its reader came to it: how far he went is known for sure when he leaves the next.
-    latest: Option<(StreamId, PageIndex)>,
-    left: u32,
-    taken_up: u32,
-}
-
-impl Left {
-    /// Whether so many were left, and so few taken up again, that those to come will not be.
-    fn known(&self) -> bool {
-        self.left >= LEFT_MIN && RETURNS * self.taken_up <= self.left
-    }
-
-    /// R9: how much farther a run may go that has come `progress` pages, while none of those that were left was taken up again: as far as the longest of
-    /// them, and a little where it has come so far. `None` where it is longer than all.
-    pub(in crate::wave) fn may_go_on(&self, progress: u64) -> Option<PageCount> {
-        if self.left < LEFT_FEW || self.taken_up > 0 {
-            return None;
-        }
-        let longest = self.lengths.longest();
-        let end = if progress < longest { longest } else { longest + longest / NEAR };
-        (progress < end).then(|| PageCount(end - progress))
-    }
-
-    /// A run was left that its reader had come to at `came_at`. A single read is one where those who leave do not come back.
-    fn count(&mut self, s: &mut Stream, came_at: PageIndex) {
-        let run = match s.course {
-            // Who reads by turns comes to a run that began before; what he read of it in other turns is not of this one.
-            Course::Forward => s.first == came_at.0 && s.next >= s.first + READS_MIN * s.request,
-            Course::Backward => s.looked > 0,
-            Course::Seed | Course::Stride { .. } => false,
-        };
-        if s.left || !(run || s.course == Course::Seed && self.known()) {
-            return;
-        }
-        s.left = true;
-        self.lengths.push(s.length());
-        self.left += 1;
-        if self.left == LEFT_MAX {
-            (self.left, self.taken_up) = (LEFT_MAX / 2, self.taken_up / 2);
-        }
-    }
-}
-
 impl File {
-    /// Whether who leaves a run is taken not to come back to it.
-    pub(in crate::wave) fn goes_from_run_to_run(&self) -> bool {
-        self.left_runs.known()
-    }
-
     /// Whether one reads it, or none.
     pub(in crate::wave) fn has_one_reader(&self) -> bool {
         self.readers <= 1
-    }
-
-    /// R9: the runs that tell how far others go.
-    pub(in crate::wave) fn runs(&self) -> &Lengths {
-        if self.goes_from_run_to_run() { &self.left_runs.lengths } else { &self.lengths }
     }
 }
 
@@ -178,10 +108,10 @@ impl Wave {
         let came_at = core::mem::replace(&mut latest.came_at, pages.start);
         let Some(f) = self.files.get_mut(&id) else { return };
         if let Some(sid) = latest.stream
-            && let Some((before, came_at)) = f.left_runs.latest.replace((sid, came_at))
+            && let Some((before, came_at)) = f.runs.is_left(sid, came_at)
             && let Some(s) = self.streams.get_mut(before)
         {
-            f.left_runs.count(s, came_at);
+            f.runs.was_left(s, came_at);
         }
         let read = |page| f.table.has(PageBit::Used, PageIndex(page));
         if let Place::Continues(sid) = place
@@ -190,25 +120,15 @@ impl Wave {
             && let Some(s) = self.streams.get_mut(sid).filter(|s| s.left)
         {
             s.left = false;
-            f.left_runs.taken_up += 1;
+            f.runs.taken_up();
         }
     }
 
-    /// R9: a run of so many pages ended, which its file may have noted when it was left. It says how far others go, there and elsewhere.
-    pub(in crate::wave) fn witness(&mut self, id: FileId, pages: u64, noted: bool) {
-        self.lengths.push(pages);
-        let Some(f) = self.files.get_mut(&id) else { return };
-        f.lengths.push(pages);
-        if !noted {
-            f.left_runs.lengths.push(pages);
-        }
-    }
-
-    /// R9: the same of a run that went down, which says how far others do: a footer is read so, and nothing before it.
-    fn witness_down(&mut self, id: FileId, pages: u64) {
-        self.lengths_down.push(pages);
+    /// R9: a run of so many pages ended. It says how far others go, there and elsewhere.
+    pub(in crate::wave) fn witness(&mut self, id: FileId, way: Way, pages: u64, noted: Noted) {
+        self.ended.push(way, pages);
         if let Some(f) = self.files.get_mut(&id) {
-            f.lengths_down.push(pages);
+            f.runs.ended(way, pages, noted);
         }
     }
 
@@ -216,7 +136,7 @@ impl Wave {
     pub(in crate::wave) fn leave(&mut self, sid: StreamId) {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Some(f) = self.files.get_mut(&s.file) else { return };
-        f.left_runs.count(s, PageIndex(s.first));
+        f.runs.was_left(s, PageIndex(s.first));
     }
 
     /// A stride whose reader went elsewhere twice in a row has ended, or rests. Where he goes on with a stream of three reads and more he
@@ -274,11 +194,9 @@ impl Wave {
             return;
         }
         if let Course::Stride { .. } = s.course {
-            f.stride_lengths.push(s.reads);
-        } else if s.goes_down() {
-            self.witness_down(s.file, s.length());
+            f.runs.stride_ended(s.reads);
         } else {
-            self.witness(s.file, s.length(), s.left);
+            self.witness(s.file, s.way(), s.length(), s.noted());
         }
     }
 
@@ -338,6 +256,7 @@ mod tests {
     use super::*;
     use crate::units::{Bytes, Nanos};
     use crate::wave::streams::stream::tests::fetched_ahead;
+    use crate::wave::windows::runs::Runs;
     use crate::wave::{Action, Config, Input};
 
     fn opened() -> Wave {
@@ -368,7 +287,7 @@ mod tests {
         let belongs = |quiet: Extent, page: u64, others: u32| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 655);
             wave.streams.get_mut(sid).unwrap().left = true;
-            wave.files.get_mut(&FileId(0)).unwrap().left_runs.left = LEFT_MIN;
+            wave.files.get_mut(&FileId(0)).unwrap().runs = Runs::left_for_good();
             (0..=others).for_each(|actor| wave.remember(actor, FileId(0), Extent::new(9000, 1), None));
             if !quiet.is_empty() {
                 wave.handle(Nanos(1), Input::Used { file: FileId(0), pages: quiet });
@@ -385,26 +304,13 @@ mod tests {
         assert_eq!(belongs(Extent::new(200, 200), 400, 0), Some(200), "and from within it");
     }
 
-    /// Before three were left: two of 80 and of 96 pages, none taken up again.
-    #[test]
-    fn the_first_that_were_left_say_how_far_one_may_go() {
-        let after = |runs: &[u64], taken_up| {
-            let mut left = Left { left: runs.len() as u32, taken_up, ..Left::default() };
-            runs.iter().for_each(|&pages| left.lengths.push(pages));
-            move |came| left.may_go_on(came).map(|pages| pages.0)
-        };
-        let both = after(&[80, 96], 0);
-        assert_eq!([16, 95, 96, 101, 102].map(both), [Some(80), Some(1), Some(6), Some(1), None]);
-        assert_eq!((after(&[80], 0)(16), after(&[80, 96], 1)(16)), (None, None));
-    }
-
     #[test]
     fn runs_that_are_left_count_while_they_are_not_taken_up_again() {
         let mut wave = opened();
         let mut runs = |begins: &[u64]| {
             begins.iter().for_each(|&begin| (begin..begin + 8).for_each(|page| read(&mut wave, page)));
             let file = &wave.files[&FileId(0)];
-            (file.goes_from_run_to_run(), file.runs().longest())
+            (file.goes_from_run_to_run(), file.runs.telling().longest())
         };
         // The fourth is left when the fifth begins, and how long it was is known when that is left.
         assert_eq!(runs(&[10_000, 25_000, 47_000, 61_000]), (false, 0));

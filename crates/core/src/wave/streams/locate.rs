@@ -283,7 +283,7 @@ impl Wave {
         if was_seed {
             self.counters.streams += 1;
             if guessed && let Some(f) = self.files.get_mut(&id) {
-                f.guesses_kept += 1;
+                f.runs.guess_came_true();
             }
             if let Some(f) = self.files.get_mut(&id) {
                 f.seeds.went_on(serial);

@@ -17,7 +17,7 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::{Course, StreamId, UNTOLD_MAX};
-use crate::wave::{File, Look, Wave};
+use crate::wave::{Look, Wave};
 
 impl Wave {
     /// Says whether a read of `actor` at `place` is a look that is believed, or in what is out for the run already: then it begins none of its own.
@@ -63,7 +63,7 @@ impl Wave {
             } else if look.leaves {
                 self.end(look.from);
             } else if let Some(f) = self.files.get_mut(&id).filter(|_| !look.passed) {
-                f.looks <<= 1;
+                f.runs.looked(false);
             }
         }
         if place == Place::Stray {
@@ -108,7 +108,7 @@ impl Wave {
     fn came_true(&mut self, id: FileId, look: Look, at: Option<StreamId>) {
         if !look.leaves {
             if let Some(f) = self.files.get_mut(&id) {
-                f.looks = f.looks << 1 | 1;
+                f.runs.looked(true);
             }
             if let Some(s) = self.streams.get_mut(look.from) {
                 s.looked = look.end;
@@ -149,12 +149,12 @@ impl Wave {
             return;
         };
         let near = s.looked + UNTOLD_MAX + 1;
-        f.looks = f.looks << 1 | u8::from(near >= s.next || f.table.has(PageBit::Used, PageIndex(near)));
+        f.runs.looked(near >= s.next || f.table.has(PageBit::Used, PageIndex(near)));
     }
 
     /// Whether a look is believed, or in what is out for its run.
     fn looks(&mut self, id: FileId, look: Look) -> bool {
-        let believed = !look.leaves && self.files.get(&id).is_some_and(File::believes_looks);
+        let believed = !look.leaves && self.files.get(&id).is_some_and(|f| f.runs.believe_looks());
         let Some(s) = self.streams.get_mut(look.from) else { return false };
         if believed {
             s.looked = look.end;

@@ -13,6 +13,7 @@ use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::wave::memory::epochs::Counted;
 use crate::wave::streams::pace::Pace;
 use crate::wave::windows::passes::Passes;
+use crate::wave::windows::runs::{Noted, Way};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -189,6 +190,16 @@ impl Stream {
     /// Whether it goes down, and not back to where its reader was first.
     pub(crate) fn goes_down(&self) -> bool {
         self.course == Course::Backward && self.looked == 0
+    }
+
+    /// Which way it goes, as a run that may end.
+    pub(crate) fn way(&self) -> Way {
+        if self.goes_down() { Way::Down } else { Way::Up }
+    }
+
+    /// Whether its length was noted when its reader left it.
+    pub(crate) fn noted(&self) -> Noted {
+        if self.left { Noted::WhenLeft } else { Noted::NotYet }
     }
 
     /// Whether it may be no way down, but a look at what lies before: its second read, more than twice as long as the first. So footers are

@@ -50,7 +50,7 @@ use crate::wave::memory::shares::{AHEAD_MIN, SPECULATION_MAX, UNITS_FIRST};
 use crate::wave::plan::whole;
 use crate::wave::requests::queue::{Turn, Wanted};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
-use crate::wave::windows::lengths::{NEAR, USED_PERCENT};
+use crate::wave::windows::lengths::{ALIKE, USED_PERCENT};
 use crate::wave::windows::reach::PROMISE;
 use crate::wave::{File, Wave};
 use alloc::vec::Vec;
@@ -103,7 +103,7 @@ impl Wave {
             s.found &= queue.device.latency().is_some_and(|latency| AT_ONCE * s.pace.gap_ns() < latency.0);
         }
         // Where strides were seen to end, one that is not much longer may end as well, though some of its reads were not told.
-        if f.stride_lengths.known() && s.reads < 2 * f.stride_lengths.longest() {
+        if f.runs.strides().known() && s.reads < 2 * f.runs.strides().longest() {
             return;
         }
         let (Course::Stride { run, period }, device) = (s.course, &queue.device) else { return };
@@ -168,7 +168,7 @@ impl Wave {
         let runs_max = (memory.min(most).min(enough) / bought.max(1)).min(speculation / run.max(1)).max(1);
         let reads = s.reads;
         let ends =
-            f.stride_lengths.window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
+            f.runs.strides().window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
         // A head that goes apart brings a run by each trip, as it would for its reader: no more of them than a quarter of those he has read.
         let few = if holds_back || head && !whole_stretch { reads / 4 } else { u64::MAX };
         let runs_max = runs_max.min(ends).min(few);
@@ -263,7 +263,7 @@ fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -
     let seen = if s.reads > STRIDE_READS { read_on(f, s) } else { 0 };
     let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
     let goes_on = match seen.min(speculation.saturating_sub(run)) {
-        0 if begins => f.runs().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
+        0 if begins => f.runs.telling().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
         seen => seen,
     };
     let whole = match run + goes_on {
@@ -295,9 +295,9 @@ fn read_on(f: &File, s: &Stream) -> u64 {
     alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).unwrap_or(0)
 }
 
-/// Whether `more` pages are `pages`, and one in [`NEAR`] of them more at most.
+/// Whether `more` pages are `pages`, and one in [`ALIKE`] of them more at most.
 fn about(pages: u64, more: u64) -> bool {
-    (pages..=pages + pages / NEAR).contains(&more)
+    (pages..=pages + pages / ALIKE).contains(&more)
 }
 
 #[cfg(test)]
@@ -314,7 +314,7 @@ mod tests {
         let ahead_after = |ended: usize, latency_ms: u64, apart: Nanos, reads: u64| {
             let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-            (0..ended).for_each(|_| wave.files.get_mut(&id).unwrap().stride_lengths.push(7));
+            (0..ended).for_each(|_| wave.files.get_mut(&id).unwrap().runs.stride_ended(7));
             let (mut now, mut runs) = (Nanos(0), Vec::new());
             for k in 0..reads {
                 let pages = Extent::new(4096 + 256 * k, 16);

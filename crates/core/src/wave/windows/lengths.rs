@@ -38,7 +38,7 @@ const WITNESSES_MIN: usize = 4;
 /// And so many say for sure where runs end, if they are alike.
 const ALIKE_MIN: usize = 16;
 /// A run may be longer than its witnesses by one in so many of its pages, and be one of them; those that differ by no more are alike.
-pub(in crate::wave) const NEAR: u64 = 16;
+pub(in crate::wave) const ALIKE: u64 = 16;
 
 /// Of a window cut or raised by R9 this share must be used on average.
 pub(in crate::wave) const USED_PERCENT: u64 = 85;
@@ -132,7 +132,7 @@ impl Lengths {
             return Some(used(left, progress, most, used_percent));
         }
         // As long as the longest: it gets a little more before it is taken for a longer one.
-        let near = |l: u32| u64::from(l) + u64::from(l) / NEAR;
+        let near = |l: u32| u64::from(l) + u64::from(l) / ALIKE;
         let kept = self.kept();
         let left = &kept[kept.partition_point(|&l| near(l) < progress)..];
         let few = left.len() >= WITNESSES_MIN;
@@ -149,10 +149,10 @@ impl Lengths {
     }
 }
 
-/// Whether runs, by length, differ by no more than one page in [`NEAR`].
+/// Whether runs, by length, differ by no more than one page in [`ALIKE`].
 fn are_alike(left: &[u32]) -> bool {
     let (shortest, longest) = (u64::from(left[0]), u64::from(left[left.len() - 1]));
-    shortest + shortest / NEAR >= longest
+    shortest + shortest / ALIKE >= longest
 }
 
 /// The largest window, at most `most` pages, of which at least `used_percent` is used on average if a run that has come `progress` pages is one

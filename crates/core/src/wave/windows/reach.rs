@@ -120,8 +120,7 @@ impl Wave {
         // However long its sisters' windows are, a run of four pages promises no more than sixteen.
         // Where runs have ended, waiting pays for no more than they came to.
         let down = s.goes_down();
-        let (own, others) =
-            if down { (&f.lengths_down, &self.lengths_down) } else { (f.runs(), &self.lengths) };
+        let (own, others) = (f.runs.by(s.way()), self.ended.by(s.way()));
         let unknown = !own.known() && !others.known();
         let glides = unknown && self.glides(f, s);
         let paid = if (s.reads > 2 || s.early || self.opens_early(f, s)) && unknown && !glides {
@@ -143,7 +142,7 @@ impl Wave {
         let may_end = || self.may_end(f, s, own, came, PageCount(share)).filter(|w| w.0 < target);
         let known = by(own).or_else(|| by(others)).or_else(may_end);
         match known {
-            _ if s.to_look() > 0 && (f.believes_looks() || s.to_look() <= target.max(self.unit(f))) => {
+            _ if s.to_look() > 0 && (f.runs.believe_looks() || s.to_look() <= target.max(self.unit(f))) => {
                 (target, why) = (s.to_look(), Why(LOOKED));
             }
             Some(w) if w.0 < target => (target, why) = (w.0, Why("R9 runs here ended")),
@@ -158,7 +157,8 @@ impl Wave {
         let stays = self.stays(s).then(|| self.stays_by(f, s));
         let enough = stays.unwrap_or_else(|| self.enough(f));
         // A run whose end is known, and is no farther than others were, leaves nothing in vain however much of it is out.
-        let end_is_known = f.believes_looks() && target == s.to_look() && target <= f.runs().longest();
+        let end_is_known =
+            f.runs.believe_looks() && target == s.to_look() && target <= f.runs.telling().longest();
         if enough < target && !end_is_known {
             (target, why) = (enough, Why(ENOUGH));
         }
@@ -187,7 +187,7 @@ impl Wave {
     fn may_end(&self, f: &File, s: &Stream, own: &Lengths, came: u64, most: PageCount) -> Option<PageCount> {
         let by_few = || own.may_end(came, most).filter(|_| s.stayed_in >= STAYED_IN);
         let one = || s.stayed_in > 0 && !s.goes_down() && !self.is_far(f) && f.has_one_reader();
-        let by_left = || f.left_runs.may_go_on(came).filter(|_| one());
+        let by_left = || f.runs.may_go_on(came).filter(|_| one());
         by_few().or_else(by_left)
     }
 
@@ -382,6 +382,7 @@ mod tests {
     use crate::wave::streams::pace::Pace;
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::streams::stream::{Course, Stream};
+    use crate::wave::windows::runs::{Noted, Way};
     use crate::wave::{Config, Input, Wave};
 
     /// 8 MiB are 1024 pages for one reader of s3, 32 of the smallest requests.
@@ -575,7 +576,8 @@ mod tests {
                 let other = wave.streams.add(Stream::seed(FileId(0), 9000, 1, Nanos(0))).unwrap();
                 wave.queue(0).turn_of(other);
             }
-            (0..if ended { 64 } else { 0 }).for_each(|_| wave.witness(FileId(0), 700, false));
+            (0..if ended { 64 } else { 0 })
+                .for_each(|_| wave.witness(FileId(0), Way::Up, 700, Noted::NotYet));
             wave.target(sid, Why("R2 next"), 400).0
         };
         assert_eq!(target(false, false), 100);
@@ -594,7 +596,7 @@ mod tests {
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
             s.stayed_in = stayed_in;
-            ended.iter().for_each(|&pages| wave.witness(FileId(0), pages, false));
+            ended.iter().for_each(|&pages| wave.witness(FileId(0), Way::Up, pages, Noted::NotYet));
             wave.target(sid, Why("R2 next"), 400)
         };
         let ended = [100, 200, 100, 300, 700];
