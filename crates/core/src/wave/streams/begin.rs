@@ -7,7 +7,7 @@
 //! read 7030         7000 to 7029 were read, and only the cache knows of it: a stream that has come 30 pages before this read (R4)
 //! ```
 //!
-//! A stride that steps aside goes on (aside.rs), and one that is walked by turns with others takes more reads to be seen (by_turns.rs). A seed
+//! A stride that steps aside goes on (aside.rs), one that is as those before it begins with its first read (foreseen.rs), and one that is walked by turns with others takes more reads to be seen (by_turns.rs). A seed
 //! that 64 others have followed counts as a run that ended.
 
 use crate::table::PageBit;
@@ -52,7 +52,10 @@ impl Wave {
             s.pace.comes_every(now.since(before).0);
             return self.adopt(now, s);
         }
-        if looks { None } else { self.sow(now, id, pages, Some(actor)) }
+        if looks {
+            return None;
+        }
+        self.foresee(now, id, pages, actor).or_else(|| self.sow(now, id, pages, Some(actor)))
     }
 
     /// Adds a seed at `pages`, read by `by`.

@@ -194,9 +194,23 @@ impl Wave {
             return;
         }
         if let Course::Stride { .. } = s.course {
-            f.runs.stride_ended(s.reads);
+            if s.noted() == Noted::NotYet {
+                self.stride_is_over(&s);
+            }
         } else {
             self.witness(s.file, s.way(), s.length(), s.noted());
+        }
+    }
+
+    /// A stride is over, or is left: how long it was is a witness, and so are its runs.
+    fn stride_is_over(&mut self, s: &Stream) {
+        let (Course::Stride { period, .. }, Some(f)) = (s.course, self.files.get_mut(&s.file)) else {
+            return;
+        };
+        f.runs.stride_ended(period, s);
+        let told = f.whole_runs(s);
+        for &pages in told.all() {
+            self.witness(s.file, Way::Up, pages, Noted::NotYet);
         }
     }
 
@@ -207,6 +221,9 @@ impl Wave {
         let (id, next, last) = (s.file, s.next, s.pace.last());
         s.frontier = self.files.get(&id).map_or(next, |f| fetched_up_to(f, &s));
         s.counted = Counted::default();
+        if !core::mem::replace(&mut s.left, true) {
+            self.stride_is_over(&s);
+        }
         let course = s.course;
         let Some(sid) = self.streams.add(s) else { return };
         if let Some(other) = self.files.get_mut(&id).and_then(|f| f.expected.expect(course, next, sid)) {

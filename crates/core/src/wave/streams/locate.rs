@@ -253,7 +253,10 @@ impl Wave {
                 // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 has not.
                 let between = Extent::between(PageIndex(old_next), PageIndex(q));
                 let overlooked = f.unheard(between, q.checked_sub(1)).next().is_some()
-                    && self.queues.get(&f.device).is_none_or(|q| between.count.0 > q.device.unit_pages().max(s.block));
+                    && self
+                        .queues
+                        .get(&f.device)
+                        .is_none_or(|q| between.count.0 > q.device.unit_pages().max(s.block));
                 s.overlooked = if overlooked { s.overlooked.saturating_add(1) } else { 0 };
                 f.expected.clear(Course::Forward, old_next);
                 s.next = next;

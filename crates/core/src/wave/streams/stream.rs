@@ -103,6 +103,8 @@ pub(in crate::wave) struct Stream {
     pub(crate) looked: u64,
     /// A stride that its reader walks by turns with whatever else: that he is elsewhere is no sign (R7).
     pub(crate) by_turns: bool,
+    /// A stride that was asked for with its first read, as those before it (R7).
+    pub(crate) foreseen: bool,
     /// Of a stride: what was first asked for ahead of it was there when its reader came (R7).
     pub(crate) found: bool,
     /// Runs of a stride behind which its reader read on (R9),
@@ -155,6 +157,7 @@ impl Stream {
             left: false,
             looked: 0,
             by_turns: false,
+            foreseen: false,
             found: true,
             followed: 0,
             whole: 0,

@@ -260,7 +260,11 @@ fn fetches_gaps(device: &Device, gap: u64) -> bool {
 fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -> u64 {
     let Course::Stride { period, run } = s.course else { return s.request };
     // Three may be the turning points of one who goes to and fro.
-    let seen = if s.reads > STRIDE_READS { read_on(f, s) } else { 0 };
+    let seen = match s.reads {
+        reads if reads > STRIDE_READS => read_on(f, s),
+        _ if s.foreseen => f.reads_on_as_usual(run, PageCount(memory)),
+        _ => 0,
+    };
     let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
     let goes_on = match seen.min(speculation.saturating_sub(run)) {
         0 if begins => f.runs.telling().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
@@ -304,6 +308,7 @@ fn about(pages: u64, more: u64) -> bool {
 mod tests {
     use crate::units::{Bytes, Extent, FileId, Nanos};
     use crate::wave::devices::device::tests::play;
+    use crate::wave::streams::stream::Stream;
     use crate::wave::{Action, Config, Input, Wave};
     use alloc::vec::Vec;
 
@@ -314,7 +319,9 @@ mod tests {
         let ahead_after = |ended: usize, latency_ms: u64, apart: Nanos, reads: u64| {
             let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-            (0..ended).for_each(|_| wave.files.get_mut(&id).unwrap().runs.stride_ended(7));
+            let mut before = Stream::stride(id, Extent::new(0, 16), 256, Nanos(0)).unwrap();
+            before.reads = 7;
+            (0..ended).for_each(|_| wave.files.get_mut(&id).unwrap().runs.stride_ended(1, &before));
             let (mut now, mut runs) = (Nanos(0), Vec::new());
             for k in 0..reads {
                 let pages = Extent::new(4096 + 256 * k, 16);

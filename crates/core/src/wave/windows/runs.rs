@@ -13,6 +13,7 @@
 use crate::units::{PageCount, PageIndex};
 use crate::wave::File;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::foreseen::Usual;
 use crate::wave::windows::lengths::{ALIKE, Lengths};
 
 /// A run counts as left if its reader went on with it for so many of his reads.
@@ -127,6 +128,7 @@ pub(in crate::wave) struct Runs {
     left: Left,
     /// Strides that ended, in reads.
     strides: Lengths,
+    usual: Usual,
     /// Which of the latest looks showed where a run ends: bit 0 is the last.
     looks: u8,
     /// Windows opened at a first read because runs of other files went on, and how many of those did here.
@@ -143,9 +145,12 @@ impl Runs {
         }
     }
 
-    /// A stride of so many reads ended.
-    pub(in crate::wave) fn stride_ended(&mut self, reads: u64) {
-        self.strides.push(reads);
+    /// A stride ended, whose runs lay so far apart.
+    pub(in crate::wave) fn stride_ended(&mut self, period: i64, s: &Stream) {
+        self.strides.push(s.reads);
+        if s.reads > 1 {
+            self.usual.ended(period, s);
+        }
     }
 
     /// A reader goes away from a run, to which he had come at `came_at`; returns the one that was left before, of which it is known now how far
@@ -201,6 +206,11 @@ impl Runs {
     /// The runs that tell how far others go up.
     pub(in crate::wave) fn telling(&self) -> &Lengths {
         if self.left.known() { &self.left.lengths } else { self.ended.by(Way::Up) }
+    }
+
+    /// How far apart the runs of strides lay.
+    pub(in crate::wave) fn usual(&self) -> Usual {
+        self.usual
     }
 
     /// How many reads strides had that ended.
