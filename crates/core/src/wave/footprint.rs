@@ -48,7 +48,7 @@ impl Wave {
             entries::<u64, u64>(f.expected.len())
                 + f.seeds.bytes_of_memory()
                 + f.density.bytes_of_memory()
-                + f.needed.bytes_of_memory()
+                + f.said.bytes_of_memory()
         };
         let files: usize = self.files.values().map(file).sum();
         let tables: u64 = self.files.values().map(|f| f.table.bytes_of_memory().0).sum();

@@ -14,7 +14,7 @@
 //! |---|---|---|---|
 //! | R1 start | the first read of a file at page 0 opens a window of four times the read | plan.rs | reads; misses will do |
 //! | R2 next | a read where a stream is expected pushes its window on, unless chance would bring one there as often, or its reader passes more than his reads would wait for | streams/{locate,quiet}.rs, windows/{in_step,passes}.rs | reads or marks |
-//! | R3 waited | a window grows only when its reader waited: from his third read on, or his second where answers are late; fourfold, then twofold, and to what one latency carries. A reader alone on a head, who need not wait to read on, has a quarter of what he has read | plan.rs, windows/reach.rs, devices/glides.rs | timed reads; else a miss counts as a wait |
+//! | R3 waited | a window grows only when its reader waited: from his third read on, or his second where answers are late; fourfold, then twofold, and to what one latency carries. A reader alone on a head, who need not wait to read on, has a quarter of what he has read | plan.rs, windows/{waits,reach}.rs, devices/glides.rs | timed reads; else a miss counts as a wait |
 //! | R4 context | no stream, but the page before was read: the cache's history is the stream, of a bought region what was read of it | streams/{locate,begin}.rs, stride/strides.rs | event or sampled |
 //! | R5 reorder | a read up to a quarter of the window off, or among its holes, belongs to the stream; who reads block after block, each in another order than the file's, is one; streams in line have one window | streams/{locate,blocks,ends}.rs | reads |
 //! | R6 reverse | a read that ends where a run began turns it round; on a head not yet where it is as a footer is read | streams/{locate,stream}.rs, requests/sending.rs | reads |
@@ -85,14 +85,17 @@ use memory::losses::GIVEN_UP_MAX;
 use memory::trials::Trials;
 use regions::account::Account;
 use regions::density::Density;
+use regions::wholes::Visits;
 use requests::queue::{Queue, Turn, Wanted};
 use streams::expected::Expected;
+use streams::quiet::Told;
 use streams::stream::{Course, STREAMS_MAX, StreamId, Streams};
 use streams::sweep::SilenceLine;
 use stride::columns::{Column, Taken};
 use windows::in_step::Seeds;
-use windows::needed::Needed;
+use windows::needed::Said;
 use windows::runs::{Ended, Runs};
+use windows::waits::Taught;
 
 pub use devices::device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
@@ -104,36 +107,33 @@ const CHANGED_MIN: usize = 65_536;
 /// Arrivals remembered: twice what can be in flight on one device.
 const ARRIVALS_MAX: usize = 1024;
 
+/// A file, and what its reads have taught. Each part belongs to the folder that asks the question it answers.
 struct File {
     device: u64,
+    /// Pages that it has.
     end: u64,
+    /// Which of them are there, and what became of them.
     table: PageTable,
+    /// Whose read is it?
     expected: Expected,
+    /// Which of the first reads will go on (R10)?
     seeds: Seeds,
+    /// Where do reads at random fall thick (R11)?
     density: Density,
     /// Whether what is bought there pays for itself (R11).
     account: Account,
-    /// Reads told that went elsewhere than those before them, and whether a reader of it went on with another file (R11).
-    places: u64,
-    left: bool,
+    /// In how many places it was read (R11).
+    visits: Visits,
+    /// How long are its runs (R9)?
     runs: Runs,
-    /// Streams whose second read opened their windows and whose third nobody has told (R3).
-    early: u32,
-    /// What the streams of this file came to want ahead of them by waiting (R3).
-    ahead: u64,
-    /// Pages that waits of one of them have paid for (R3).
-    paid: u64,
-    random: bool,
-    sequential: bool,
-    /// Each page read is told ([`Input::Told`]).
-    told_all: bool,
-    /// Reads of it that were told.
-    told: u64,
+    /// What have waits taught (R3)?
+    taught: Taught,
+    /// What the program said of it (R15).
+    said: Said,
+    /// What is told of its reads.
+    told: Told,
     /// Readers who read it last of all files.
     readers: u32,
-    /// The latest run that was read quietly (R9).
-    quiet: Extent,
-    needed: Needed,
 }
 
 /// What a thread read last: a read is told before and after.
@@ -260,7 +260,7 @@ impl Wave {
             Input::Used { file, pages } => self.used_quietly(now, file, pages),
             Input::Told { file, all } => {
                 if let Some(f) = self.files.get_mut(&file) {
-                    f.told_all = all;
+                    f.told.is_all(all);
                 }
             }
             Input::Arrived { fetch } => self.arrived(now, fetch, true),
@@ -397,19 +397,12 @@ impl Wave {
             seeds: Seeds::default(),
             density: Density::default(),
             account: Account::default(),
-            places: 0,
-            left: false,
+            visits: Visits::default(),
             runs: Runs::default(),
-            early: 0,
-            ahead: 0,
-            paid: 0,
-            random: false,
-            sequential: false,
-            told_all: false,
-            told: 0,
+            taught: Taught::default(),
+            said: Said::default(),
+            told: Told::default(),
             readers: 0,
-            quiet: Extent::new(0, 0),
-            needed: Needed::default(),
         });
         if end < file.end {
             let lost = file.table.count(PageBit::Ahead, Extent::between(PageIndex(end), PageIndex(file.end)));

@@ -15,6 +15,7 @@ use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::in_step::by_chance;
+use crate::wave::windows::needed::Order;
 use crate::wave::windows::reach::PROMISE;
 use crate::wave::windows::runs::Way;
 use crate::wave::{Advice, Look, Turn, Wanted, Wave};
@@ -112,10 +113,10 @@ impl Wave {
             && let (Some(s), Some(f)) = (self.streams.get_mut(sid), self.files.get_mut(&id))
         {
             s.stayed_in = if was_in == Some(sid) { s.stayed_in.saturating_add(1) } else { 0 };
-            f.told += 1;
-            let before = core::mem::replace(&mut s.told, f.told);
+            let told = f.told.count();
+            let before = core::mem::replace(&mut s.told, told);
             let back = before > 0 && matches!(place, Place::Continues(_));
-            s.by_chance = back && by_chance(f.told - before, pages.count.0, f.end);
+            s.by_chance = back && by_chance(told - before, pages.count.0, f.end);
             let unasked = s.frontier == s.next;
             s.trodden = missing + useful == 0 || unasked && f.table.present(PageIndex(s.next));
             let turn = self.queues.get_mut(&device).map_or(0, |queue| queue.turn_of(sid));
@@ -222,19 +223,22 @@ impl Wave {
                 if chance || looks_back || self.outlived(s, came_to.0) {
                     return;
                 }
-                let early = missing > 0 && s.missed && s.reads == 2 && self.opens_early(&self.files[&id], s);
+                let early = missing > 0
+                    && s.waits.first_missed()
+                    && s.reads == 2
+                    && self.opens_early(&self.files[&id], s);
                 let opens = missing > 0 && established || early;
                 let Some(s) = self.streams.get_mut(sid) else { return };
                 s.robbed = false;
                 // Who reads again where he was with his second read is counted once.
-                let counted = early && !core::mem::replace(&mut s.early, true);
+                let counted = early && s.waits.opens_early();
                 if s.ahead == 0 {
                     s.ahead = (4 * s.request).max(AHEAD_MIN);
                 }
                 let why = if opens { Why("R3 waited") } else { Why("R2 next") };
                 let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
                 if counted && let Some(f) = self.files.get_mut(&id) {
-                    f.early += 1;
+                    f.taught.opened_early();
                 }
                 if opens {
                     self.ask_again(sid);
@@ -378,7 +382,7 @@ impl Wave {
         let unit = self.unit(f);
         let overlaps = self.overlaps(f);
         let Some(s) = self.streams.get_mut(sid) else { return };
-        s.waited = true;
+        s.waits.waited();
         if let Course::Stride { period, .. } = s.course {
             // Three reads at equal distance may be chance; the fourth came where it was expected. To a head each is a trip.
             let promise = if s.reads > STRIDE_READS && overlaps { PROMISE } else { 2 };
@@ -388,22 +392,20 @@ impl Wave {
             return;
         }
         s.ahead = (if s.ahead < 256 { s.ahead * 4 } else { s.ahead * 2 }).max(unit).min(AHEAD_MAX);
-        self.ledger.waited(unit, unit.saturating_sub(s.paid));
-        s.paid = s.paid.max(unit);
+        self.ledger.waited(unit, s.waits.pay(unit));
         let ahead = s.ahead;
         if let Some(f) = self.files.get_mut(&s.file) {
-            f.ahead = if f.ahead < ahead { ahead } else { (7 * f.ahead + ahead) / 8 };
-            f.paid = unit;
+            f.taught.waited(ahead, unit);
         }
     }
 
     /// R1, R9, R11: the first read of what may become a stream.
     fn plan_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, missing: u64) {
         let Some(s) = self.streams.get_mut(sid) else { return };
-        s.missed = missing > 0;
+        s.waits.first(missing > 0);
         let id = s.file;
         let f = &self.files[&id];
-        if f.random || self.holds_back() && !f.sequential {
+        if f.said.at_random() || self.holds_back() && !f.said.in_order() {
             return;
         }
         if missing > 0 && self.buy_whole(now, id, pages) {
@@ -420,7 +422,7 @@ impl Wave {
         let known = if others { self.ended.by(Way::Up).promise(n, PageCount(cap), wait) } else { own };
         let (ahead, why, pattern) = match known {
             Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
-            _ if f.sequential || pages.start.0 == 0 && known.is_none() => {
+            _ if f.said.in_order() || pages.start.0 == 0 && known.is_none() => {
                 ((4 * n).max(AHEAD_MIN), Why("R1 start"), Pattern::Initial)
             }
             _ => (0, Why("R11"), Pattern::Cluster),
@@ -469,7 +471,7 @@ impl Wave {
         }
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];
-        if f.random || self.passes_too_much(s) {
+        if f.said.at_random() || self.passes_too_much(s) {
             return;
         }
         let end_of_file = f.end;
@@ -487,7 +489,7 @@ impl Wave {
         let target = self.cut(f, s, target, why);
         let little = if self.trip(f) > 0 { step / 16 } else { step / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let urgent = core::mem::take(&mut s.waited) || out == 0;
+        let urgent = s.waits.take_waited() || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
         // What it may have changes with every stream that comes and goes: a little less than a step is worth asking for, since
@@ -565,9 +567,9 @@ impl Wave {
     pub(in crate::wave) fn advised(&mut self, now: Nanos, id: FileId, pages: Extent, advice: Advice) {
         let Some(f) = self.files.get_mut(&id) else { return };
         match advice {
-            Advice::Normal => (f.random, f.sequential) = (false, false),
-            Advice::Sequential => (f.random, f.sequential) = (false, true),
-            Advice::Random => (f.random, f.sequential) = (true, false),
+            Advice::Normal => f.said.reads(Order::Unsaid),
+            Advice::Sequential => f.said.reads(Order::Sequential),
+            Advice::Random => f.said.reads(Order::Random),
             Advice::DontNeed => {
                 self.forget(id, pages, true);
                 self.unask(id, pages.start);
@@ -578,7 +580,7 @@ impl Wave {
                 if pages.is_empty() {
                     return;
                 }
-                f.needed.add(pages);
+                f.said.needs(pages);
                 let pages = Extent { count: pages.count.min(PageCount(self.room())), ..pages };
                 self.explain(now, id, pages, whole(pages), Pattern::Fadvise, why);
                 self.want(Wanted { file: id, pages, turn: Turn::Urgent, why, stream: None });

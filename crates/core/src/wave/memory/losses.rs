@@ -70,7 +70,7 @@ impl Wave {
         s.ahead = (s.ahead / 2).max(AHEAD_MIN);
         s.frontier = s.next;
         if let Some(f) = self.files.get_mut(&id) {
-            f.ahead /= 2;
+            f.taught.lost();
         }
         let Some(s) = self.streams.get(sid) else { return };
         let (held_up, again_alone) = (self.is_held_up(s), self.reads_again_alone(s));
@@ -206,7 +206,7 @@ impl Wave {
             || above(f.expected.down())
             || below(f.expected.strides())
             || above(f.expected.strides());
-        stream || f.needed.until(page.0).is_some()
+        stream || f.said.needed_until(page.0).is_some()
     }
 
     /// Streams that had asked for `page` and what is behind it have not asked for it. For what is fetched ahead short ones have
@@ -283,7 +283,7 @@ impl Wave {
     /// R12: pages that a stream may have ahead of it, which is as many as it is long while much is lost unread. None where others have been:
     /// chance has brought the pages together that its reader comes to, and to a head each hole between them is a trip.
     pub(in crate::wave) fn proved(&self, f: &File, s: &Stream) -> u64 {
-        match self.holds_back() && !f.sequential {
+        match self.holds_back() && !f.said.in_order() {
             true if is_short(s) || s.trodden && self.is_head(f) => 0,
             true => s.progress(),
             false => u64::MAX,
@@ -315,7 +315,7 @@ mod tests {
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
             let out = Extent::new(0, out);
             let file = wave.files.get_mut(&id).unwrap();
-            file.needed.add(out);
+            file.said.needs(out);
             file.table.set(PageBit::Present, out);
             wave.ledger.has_unread(file.table.set(PageBit::Ahead, out).0);
             let mut from = 0;

@@ -23,7 +23,7 @@ const SAMPLE: u64 = 8;
 impl File {
     /// Whether regions are bought though much is lost (R12): where it is read in order, as its program says, or where those before paid well.
     fn buys_anyway(&self) -> bool {
-        self.sequential || self.account.pays()
+        self.said.in_order() || self.account.pays()
     }
 
     /// R11: so many marks were read near `page`, each for the pages of a bought region up to the next.

@@ -54,6 +54,15 @@ impl Wholes {
     }
 }
 
+/// In how many places one file was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::wave) struct Visits {
+    /// Reads told that went elsewhere than those before them.
+    places: u64,
+    /// A reader of it went on with another file.
+    left: bool,
+}
+
 impl Wave {
     /// A read is told: it goes to another place of its file than the one before it, perhaps.
     pub(in crate::wave) fn count_place(&mut self, id: FileId, place: Place) {
@@ -64,20 +73,23 @@ impl Wave {
             _ => false,
         };
         if let Some(f) = self.files.get_mut(&id) {
-            f.places += u64::from(elsewhere);
+            f.visits.places += u64::from(elsewhere);
         }
     }
 
     /// The reader of a file goes on with another, or it is closed: it says, once, whether all of it would have been cheaper.
     pub(in crate::wave) fn leave_file(&mut self, id: FileId) {
-        let Some(f) = self.files.get_mut(&id).filter(|f| f.places > 0 && f.end <= WHOLE_MAX) else { return };
+        let Some(f) = self.files.get_mut(&id).filter(|f| f.visits.places > 0 && f.end <= WHOLE_MAX) else {
+            return;
+        };
         let Some(queue) = self.queues.get_mut(&f.device) else { return };
-        if core::mem::replace(&mut f.left, true) {
+        if core::mem::replace(&mut f.visits.left, true) {
             return;
         }
         let read = f.table.count(PageBit::Used, Extent::new(0, f.end)).0;
-        let read = if f.places < PLACES_MIN { 0 } else { read };
-        queue.wholes.left(f.end, f.end - read, f.places * (queue.device.gap_max().0 / PAGE_SIZE));
+        let places = f.visits.places;
+        let read = if places < PLACES_MIN { 0 } else { read };
+        queue.wholes.left(f.end, f.end - read, places * (queue.device.gap_max().0 / PAGE_SIZE));
     }
 
     /// Whether memory holds a few of such files.
@@ -90,7 +102,7 @@ impl Wave {
     pub(in crate::wave) fn buy_whole(&mut self, now: Nanos, id: FileId, pages: Extent) -> bool {
         let Some(f) = self.files.get(&id) else { return false };
         let known = self.queues.get(&f.device).is_some_and(|queue| queue.wholes.says_so(f.end));
-        if f.places > 1 || f.sequential || !self.fits_whole(f) || !known {
+        if f.visits.places > 1 || f.said.in_order() || !self.fits_whole(f) || !known {
             return false;
         }
         let whole = Extent::new(0, f.end);

@@ -56,7 +56,7 @@ impl Wave {
             Place::Stray | Place::History(_) => {
                 latest.look.is_none() && (s.next..s.frontier).contains(&pages.start.0)
             }
-            Place::Continues(stride) => self.files[&id].told_all && began_at(stride),
+            Place::Continues(stride) => self.files[&id].told.all() && began_at(stride),
             Place::Repeats(_) => false,
         };
         if left && s.course == Course::Forward {
@@ -77,7 +77,7 @@ impl Wave {
         let alone = |f: &&File| f.goes_from_run_to_run() && f.has_one_reader();
         let Some(f) = self.files.get(&id).filter(alone) else { return place };
         let q = pages.start.0;
-        let began = if f.quiet.end() == pages.start { f.quiet.start.0 } else { 0 };
+        let began = f.told.began_before(pages.start).0;
         match place {
             Place::History(history) => Place::History(history.min(q - began)),
             Place::Continues(sid) | Place::Repeats(sid) if was_in != Some(sid) => {

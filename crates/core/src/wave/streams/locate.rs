@@ -128,7 +128,7 @@ impl Wave {
             // mark was set, and then it has read the page before. Out of order, it is not far past it.
             let passed = Extent::between(PageIndex(next), PageIndex(q));
             // Where all is told, it has skipped what lies between and was not.
-            let skipped = f.told_all
+            let skipped = f.told.all()
                 && passed.count.0 > UNTOLD_MAX
                 && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX.max(s.block);
             let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
@@ -184,7 +184,7 @@ impl Wave {
         let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
         if used_before {
             // What was bought (R11) is there whether anybody read it or not: only what was read is history.
-            let history = if f.told_all || f.density.was_bought(PageIndex(q - 1)) {
+            let history = if f.told.all() || f.density.was_bought(PageIndex(q - 1)) {
                 q - f.read_from(q, HISTORY_MAX)
             } else {
                 f.table.history(PageIndex(q), HISTORY_MAX).0
@@ -229,7 +229,7 @@ impl Wave {
         s.touched(now);
         if s.reads == 3 {
             f.seeds.read_thrice(serial);
-            f.early -= u32::from(core::mem::take(&mut s.early));
+            f.taught.read_thrice(s.waits.is_early_no_more());
         }
         let displaced = match s.course {
             Course::Seed if q < s.first => {

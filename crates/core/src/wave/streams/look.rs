@@ -29,7 +29,7 @@ impl Wave {
         place: Place,
         pages: Extent,
     ) -> bool {
-        let told_all = self.files.get(&id).is_some_and(|f| f.told_all);
+        let told_all = self.files.get(&id).is_some_and(|f| f.told.all());
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
         let before = core::mem::take(&mut latest.look);
         let mut at = latest.stream;
@@ -124,7 +124,7 @@ impl Wave {
     fn looks_again(&self, id: FileId, look: Look, pages: Extent) -> bool {
         let (Some(f), Some(s)) = (self.files.get(&id), self.streams.get(look.from)) else { return false };
         let before = Extent::between(PageIndex(s.next), PageIndex(look.first.max(s.next)));
-        f.told_all
+        f.told.all()
             && (look.end..s.frontier).contains(&pages.start.0)
             && f.table.resident(before) == before.count
     }

@@ -16,14 +16,59 @@ use crate::wave::Wave;
 use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 
+/// What is told of the reads of one file.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::wave) struct Told {
+    /// Each page read is ([`crate::wave::Input::Told`]).
+    all: bool,
+    /// Reads that were told when they were made.
+    reads: u64,
+    /// The latest run that was read quietly (R9).
+    quiet: Extent,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self { all: false, reads: 0, quiet: Extent::new(0, 0) }
+    }
+}
+
+impl Told {
+    /// Whether each page read is told, from now on.
+    pub(in crate::wave) fn is_all(&mut self, all: bool) {
+        self.all = all;
+    }
+
+    /// Whether each page read is told.
+    pub(in crate::wave) fn all(&self) -> bool {
+        self.all
+    }
+
+    /// A read is told; returns its number, from 1.
+    pub(in crate::wave) fn count(&mut self) -> u64 {
+        self.reads += 1;
+        self.reads
+    }
+
+    /// These pages were read quietly.
+    fn quietly(&mut self, pages: Extent) {
+        let goes_on = (self.quiet.start..=self.quiet.end()).contains(&pages.start);
+        let run = Extent::between(self.quiet.start, self.quiet.end().max(pages.end()));
+        self.quiet = if goes_on { run } else { pages };
+    }
+
+    /// Where a run began of which only what lies before `page` was read quietly; page 0 where nobody has told.
+    pub(in crate::wave) fn began_before(&self, page: PageIndex) -> PageIndex {
+        if self.quiet.end() == page { self.quiet.start } else { PageIndex(0) }
+    }
+}
+
 impl Wave {
     /// R2: pages were read that nobody told of. A mark among them says that it is time for the next.
     pub(in crate::wave) fn used_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
         self.use_pages(id, pages);
         let Some(f) = self.files.get_mut(&id) else { return };
-        let goes_on = (f.quiet.start..=f.quiet.end()).contains(&pages.start);
-        f.quiet =
-            if goes_on { Extent::between(f.quiet.start, f.quiet.end().max(pages.end())) } else { pages };
+        f.told.quietly(pages);
         let marks = f.table.clear(PageBit::Mark, pages).0;
         if marks > 0 {
             f.served(pages.start, marks);
@@ -62,7 +107,7 @@ impl Wave {
 
     /// R7: a run of a stride was read without a word.
     fn strode_quietly(&mut self, now: Nanos, id: FileId, pages: Extent) {
-        let Some(f) = self.files.get(&id).filter(|f| f.told_all) else { return };
+        let Some(f) = self.files.get(&id).filter(|f| f.told.all()) else { return };
         let expected = f.expected.strides().range(pages.start.0..pages.end().0).next();
         let Some((next, sid)) = expected.map(|(&next, &sid)| (next, sid)) else { return };
         let Some(&Stream { course: Course::Stride { run, .. }, .. }) = self.streams.get(sid) else { return };

@@ -14,6 +14,7 @@ use crate::wave::memory::epochs::Counted;
 use crate::wave::streams::pace::Pace;
 use crate::wave::windows::passes::Passes;
 use crate::wave::windows::runs::{Noted, Way};
+use crate::wave::windows::waits::Waits;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -50,8 +51,6 @@ pub(in crate::wave) struct Stream {
     pub(crate) frontier: u64,
     /// Pages that the rules want ahead of the reader; for a stride, runs.
     pub(crate) ahead: u64,
-    /// Pages that its reader has paid for by waiting (R3).
-    pub(crate) paid: u64,
     /// Pages of the latest read.
     pub(crate) request: u64,
     /// Reads seen, quiet ones not counted.
@@ -73,12 +72,7 @@ pub(in crate::wave) struct Stream {
     pub(crate) due: Option<Nanos>,
     pub(crate) lined: bool,
     pub(crate) counted: Counted,
-    /// The reader waited since the last plan.
-    pub(crate) waited: bool,
-    /// What its first read was neither there nor on its way.
-    pub(crate) missed: bool,
-    /// Its second read opened its window, and its third has not been told (R3).
-    pub(crate) early: bool,
+    pub(crate) waits: Waits,
     /// Told reads in a row that its reader made here, and nowhere else meanwhile.
     pub(crate) stayed_in: u8,
     /// Where its frontier was before what is behind it was lost: what is still there up to that is its own (R12).
@@ -130,7 +124,6 @@ impl Stream {
             next: start + request,
             frontier: start + request,
             ahead: 0,
-            paid: 0,
             request,
             reads: 1,
             skip: 0,
@@ -143,9 +136,7 @@ impl Stream {
             due: None,
             lined: false,
             counted: Counted::default(),
-            waited: false,
-            missed: false,
-            early: false,
+            waits: Waits::default(),
             stayed_in: 0,
             asked: 0,
             robbed: false,

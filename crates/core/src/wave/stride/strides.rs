@@ -138,7 +138,7 @@ impl Wave {
         let Course::Stride { period, run: first } = s.course else { return };
         let f = &self.files[&s.file];
         let Some(queue) = self.queues.get(&f.device) else { return };
-        if f.random {
+        if f.said.at_random() {
             return;
         }
         let run = whole_run(f, s, [memory, room], speculation);

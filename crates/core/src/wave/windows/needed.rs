@@ -15,16 +15,64 @@ use alloc::collections::BTreeMap;
 /// Pieces remembered; where there are more, those lowest in the file go.
 const PIECES_MAX: usize = 1024;
 
-/// What the program said of one file.
+/// What the program said of one file: how it reads it, and what of it it needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Needed {
+pub(in crate::wave) struct Said {
+    order: Order,
+    needed: Needed,
+}
+
+/// In which order it reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::wave) enum Order {
+    #[default]
+    Unsaid,
+    Sequential,
+    Random,
+}
+
+impl Said {
+    /// It reads in this order from now on.
+    pub(in crate::wave) fn reads(&mut self, order: Order) {
+        self.order = order;
+    }
+
+    /// Nothing is to be fetched ahead.
+    pub(in crate::wave) fn at_random(&self) -> bool {
+        self.order == Order::Random
+    }
+
+    /// All of it is read in order.
+    pub(in crate::wave) fn in_order(&self) -> bool {
+        self.order == Order::Sequential
+    }
+
+    /// These pages are needed.
+    pub(in crate::wave) fn needs(&mut self, pages: Extent) {
+        self.needed.add(pages);
+    }
+
+    /// The page behind what is needed from `page` on, if that is. O(log n).
+    pub(in crate::wave) fn needed_until(&self, page: u64) -> Option<u64> {
+        self.needed.until(page)
+    }
+
+    /// Bytes that it takes, about.
+    pub(in crate::wave) fn bytes_of_memory(&self) -> usize {
+        entries::<u64, u64>(self.needed.pieces.len())
+    }
+}
+
+/// The pages that it needs.
+#[derive(Clone, Debug, Default)]
+struct Needed {
     /// By first page: the page behind.
     pieces: BTreeMap<u64, u64>,
 }
 
 impl Needed {
     /// These pages are needed. O(log n), and as much for each piece that they join.
-    pub(crate) fn add(&mut self, pages: Extent) {
+    fn add(&mut self, pages: Extent) {
         let (mut start, mut end) = (pages.start.0, pages.end().0);
         while let Some((&first, &behind)) = self.pieces.range(..=end).next_back().filter(|p| *p.1 >= start) {
             self.pieces.remove(&first);
@@ -36,13 +84,8 @@ impl Needed {
         self.pieces.insert(start, end);
     }
 
-    /// Bytes that it takes, about.
-    pub(in crate::wave) fn bytes_of_memory(&self) -> usize {
-        entries::<u64, u64>(self.pieces.len())
-    }
-
     /// The page behind the piece that holds `page`, if one does. O(log n).
-    pub(crate) fn until(&self, page: u64) -> Option<u64> {
+    fn until(&self, page: u64) -> Option<u64> {
         self.pieces.range(..=page).next_back().map(|piece| *piece.1).filter(|&end| page < end)
     }
 }

@@ -18,17 +18,17 @@ use crate::wave::Wave;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 
 /// Marks that are not judged by yet.
-const MARKS_MIN: u64 = 24;
+const MARKS_MIN: u32 = 24;
 /// Marks after which each of them counts half.
-const MARKS_MAX: u64 = 64;
+const MARKS_MAX: u32 = 64;
 /// What is passed costs more if it takes so many quarters of the waits: where the two are near one another, going on is the surer way.
 const QUARTERS: u64 = 5;
 
 /// The marks that a stream's reader came by, and what he read meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passes {
-    heard: u64,
-    unheard: u64,
+    heard: u32,
+    unheard: u32,
     reads: u64,
     pages: u64,
 }
@@ -36,21 +36,22 @@ pub(crate) struct Passes {
 impl Passes {
     /// A read of so many pages, if it was told, passed `unheard` marks and told of one that it `heard`.
     pub(in crate::wave) fn read(&mut self, pages: Option<u64>, unheard: u64, heard: bool) {
-        if self.heard + self.unheard >= MARKS_MAX {
+        if self.heard.saturating_add(self.unheard) >= MARKS_MAX {
             let Self { heard, unheard, reads, pages } = self;
-            [heard, unheard, reads, pages].into_iter().for_each(|count| *count /= 2);
+            [heard, unheard].into_iter().for_each(|marks| *marks /= 2);
+            [reads, pages].into_iter().for_each(|count| *count /= 2);
         }
-        self.heard += u64::from(heard);
-        self.unheard += unheard;
+        self.heard += u32::from(heard);
+        self.unheard = self.unheard.saturating_add(u32::try_from(unheard).unwrap_or(u32::MAX));
         self.reads += u64::from(pages.is_some());
         self.pages += pages.unwrap_or(0);
     }
 
     /// Whether reads as large as those pass more with each than the `unit` pages that come while one of them waits alone.
     pub(in crate::wave) fn cost_more(&self, unit: u64) -> bool {
-        let passed = 4 * self.unheard * self.pages;
-        self.heard + self.unheard >= MARKS_MIN
-            && 2 * passed > QUARTERS * (2 * self.heard + 1) * unit * self.reads
+        let (heard, unheard) = (u64::from(self.heard), u64::from(self.unheard));
+        let passed = 4 * unheard * self.pages;
+        heard + unheard >= u64::from(MARKS_MIN) && 2 * passed > QUARTERS * (2 * heard + 1) * unit * self.reads
     }
 }
 
@@ -65,7 +66,7 @@ impl Wave {
             _ => return,
         };
         let passed = Extent::between(PageIndex(passed.start), PageIndex(passed.end));
-        let Some(f) = self.files.get(&s.file).filter(|f| !f.told_all) else { return };
+        let Some(f) = self.files.get(&s.file).filter(|f| !f.told.all()) else { return };
         let whole = |mark: &Extent| mark.start.0 != s.next && mark.end().0 != s.next;
         let unheard = f.unheard(passed, before).filter(whole).count();
         s.passes.read(told.then_some(pages.count.0), unheard as u64, heard || comes_back);

@@ -26,10 +26,8 @@ use crate::wave::{File, Wave};
 
 /// Latencies in which that much should be ahead at least: a window is pushed on by its quarter, which comes in one.
 const LATENCIES: u64 = 4;
-/// A second read opens a window early only if fewer seeds than this were sown since its stream began,
-const ALONE: u64 = 8;
-/// and if fewer streams of its file than this that opened early are still without a third read.
-const EARLY_MAX: u32 = 4;
+/// A second read opens a window early only if fewer seeds than this were sown since its stream began.
+const FOLLOWED_MAX: u64 = 8;
 /// Pages that a window is pushed on by at least, where it is twice as long.
 pub(in crate::wave) const FEW: u64 = 8;
 /// So many reads in a row that were told were of one stream, if its reader reads nowhere else.
@@ -123,7 +121,7 @@ impl Wave {
         let (own, others) = (f.runs.by(s.way()), self.ended.by(s.way()));
         let unknown = !own.known() && !others.known();
         let glides = unknown && self.glides(f, s);
-        let paid = if (s.reads > 2 || s.early || self.opens_early(f, s)) && unknown && !glides {
+        let paid = if (s.reads > 2 || s.waits.is_early() || self.opens_early(f, s)) && unknown && !glides {
             self.opened_by(f, s)
         } else {
             0
@@ -135,7 +133,7 @@ impl Wave {
             let promise = if outgrown { 1 } else { PROMISE };
             (promise * s.progress().max(s.request)).max(paid)
         };
-        let mut target = s.ahead.max(f.ahead).max(paid).min(promise.max(AHEAD_MIN));
+        let mut target = s.ahead.max(f.taught.ahead()).max(paid).min(promise.max(AHEAD_MIN));
         let mut why = why;
         let share = self.share_asked_for(f);
         let by = |lengths: &Lengths| lengths.promise(came, PageCount(share), self.wait_pages(f));
@@ -170,7 +168,7 @@ impl Wave {
             (target, why) = (self.least(f, s, share), Why("R13 share of memory"));
         }
         // What the program says it needs, it needs; of what is behind that it would have said so (R15).
-        let said = f.needed.until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
+        let said = f.said.needed_until(s.next.saturating_sub(1)).filter(|_| s.course == Course::Forward);
         if let Some(end) = said.filter(|end| end - s.next < target) {
             (target, why) = (end - s.next, Why("R15 the program said how far"));
         }
@@ -197,14 +195,18 @@ impl Wave {
     /// whole for their ends (decision 51).
     fn opened_by(&self, f: &File, s: &Stream) -> u64 {
         let one = self.trip(f) > 0 || self.is_near(f) || s.course == Course::Backward;
-        (if one { 1 } else { UNITS_FIRST }) * s.paid.max(f.paid)
+        (if one { 1 } else { UNITS_FIRST }) * s.waits.paid().max(f.taught.paid())
     }
 
     /// Whether a stream's second read opens its window, where others wait for the third: its device answers late, so that one more wait is dear;
     /// those before it went on; and few began since it did. Rows of a matrix are short, and all of them are to be opened.
     pub(in crate::wave) fn opens_early(&self, f: &File, s: &Stream) -> bool {
-        let alone = s.serial > 0 && f.seeds.sown_since(s.serial) < ALONE;
-        self.is_far(f) && s.course == Course::Forward && alone && f.early < EARLY_MAX && !self.is_short(f)
+        let alone = s.serial > 0 && f.seeds.sown_since(s.serial) < FOLLOWED_MAX;
+        self.is_far(f)
+            && s.course == Course::Forward
+            && alone
+            && f.taught.may_open_early()
+            && !self.is_short(f)
     }
 
     /// Whether a stream on its way up has been read alone, by who need not wait to read on (glides.rs).
@@ -347,7 +349,7 @@ impl Wave {
         if share >= AHEAD_MIN || s.reads <= STRIDE_READS {
             return share.max(AHEAD_MIN);
         }
-        let alone = self.trip(f) > 0 && !s.waited;
+        let alone = self.trip(f) > 0 && !s.waits.is_waited_for();
         let fits = self.out() + s.request * self.active() <= self.memory() / 8 * 7;
         if alone || !fits { 0 } else { (share / s.request.max(1)).max(1) * s.request }
     }
@@ -383,6 +385,7 @@ mod tests {
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::streams::stream::{Course, Stream};
     use crate::wave::windows::runs::{Noted, Way};
+    use crate::wave::windows::waits::Waits;
     use crate::wave::{Config, Input, Wave};
 
     /// 8 MiB are 1024 pages for one reader of s3, 32 of the smallest requests.
@@ -444,7 +447,7 @@ mod tests {
             wave.epochs.are_active(512);
             wave.config.memory = Bytes(8 << 20);
             let s = wave.streams.get_mut(sid).unwrap();
-            (s.request, s.reads, s.waited) = (request, reads, waited);
+            (s.request, s.reads, s.waits) = (request, reads, Waits::of(0, waited));
             wave.least(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap(), 2)
         };
         assert_eq!([1, 2, 4].map(|request| least(16, 9, request, 64, false)), [2, 2, 0]);
@@ -530,7 +533,7 @@ mod tests {
         let opened = |latency_us: u64| {
             let (mut wave, sid) = fetched_ahead(Extent::new(256, 400), 300);
             wave.queue(0).device = play(64, latency_us, 500);
-            wave.streams.get_mut(sid).unwrap().paid = 732;
+            wave.streams.get_mut(sid).unwrap().waits = Waits::of(732, false);
             wave.opened_by(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
         assert_eq!([30_000, 1_000].map(opened), [2196, 732]);
