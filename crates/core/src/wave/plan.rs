@@ -112,16 +112,14 @@ impl Wave {
         if let Some(sid) = stream
             && let (Some(s), Some(f)) = (self.streams.get_mut(sid), self.files.get_mut(&id))
         {
-            s.stayed_in = if was_in == Some(sid) { s.stayed_in.saturating_add(1) } else { 0 };
-            let told = f.told.count();
-            let before = core::mem::replace(&mut s.told, told);
-            let back = before > 0 && matches!(place, Place::Continues(_));
-            s.by_chance = back && by_chance(told - before, pages.count.0, f.end);
+            let since = s.returns.told(f.told.count(), was_in == Some(sid));
+            let since = since.filter(|_| matches!(place, Place::Continues(_)));
+            s.returns.came_by_chance(since.is_some_and(|reads| by_chance(reads, pages.count.0, f.end)));
             let unasked = s.frontier == s.next;
-            s.trodden = missing + useful == 0 || unasked && f.table.present(PageIndex(s.next));
+            s.robbed.is_trodden(missing + useful == 0 || unasked && f.table.present(PageIndex(s.next)));
             let turn = self.queues.get_mut(&device).map_or(0, |queue| queue.turn_of(sid));
             if s.reads <= 1 {
-                s.turn = turn;
+                s.returns.begins_with(turn);
             }
         }
         if let Some(latest) = self.latest.get_mut(&actor) {
@@ -219,7 +217,7 @@ impl Wave {
                 let Some(s) = self.streams.get(sid) else { return };
                 let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
                 let looks_back = s.looks_back() && self.is_head(&self.files[&id]);
-                let chance = s.by_chance || !established && self.files[&id].seeds.coincide();
+                let chance = s.returns.by_chance() || !established && self.files[&id].seeds.coincide();
                 if chance || looks_back || self.outlived(s, came_to.0) {
                     return;
                 }
@@ -229,7 +227,7 @@ impl Wave {
                     && self.opens_early(&self.files[&id], s);
                 let opens = missing > 0 && established || early;
                 let Some(s) = self.streams.get_mut(sid) else { return };
-                s.robbed = false;
+                s.robbed.is_over();
                 // Who reads again where he was with his second read is counted once.
                 let counted = early && s.waits.opens_early();
                 if s.ahead == 0 {
@@ -250,7 +248,7 @@ impl Wave {
                 }
                 if !established {
                     // Who reads on at once goes no round.
-                    let stays = self.streams.get(sid).is_some_and(|s| s.stayed_in > 0);
+                    let stays = self.streams.get(sid).is_some_and(|s| s.returns.stayed() > 0);
                     if !stays || !self.files[&id].has_one_reader() {
                         self.open_in_step(now, id, pages);
                     }
@@ -355,8 +353,7 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.pace.served(now);
         if s.reads > 1 && 4 * took.0 >= 3 * latency.0 {
-            // As long as a read elsewhere takes: somebody of whom nobody hears moves the head.
-            s.turn = 0;
+            s.returns.is_disturbed();
         }
         match s.course {
             // Who only looks ahead (R9) does not go on there.
@@ -485,7 +482,7 @@ impl Wave {
         let f = &self.files[&s.file];
         let down = s.course == Course::Backward;
         let out = s.out();
-        let step = if self.stays(s) || s.hops { target.div_ceil(2) } else { self.step(f, target) };
+        let step = if self.stays(s) || s.manner.hops() { target.div_ceil(2) } else { self.step(f, target) };
         let target = self.cut(f, s, target, why);
         let little = if self.trip(f) > 0 { step / 16 } else { step / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };
@@ -501,7 +498,7 @@ impl Wave {
             let left = target.saturating_sub(step).min(out);
             let mark = if down { s.frontier + left } else { s.frontier - left };
             let mark = if down { mark.min(s.next.saturating_sub(1)) } else { mark.max(s.next) };
-            let (file, mark) = (s.file, Extent::new(mark, s.skip.max(1)));
+            let (file, mark) = (s.file, Extent::new(mark, s.manner.mark_pages()));
             if out > 0 {
                 self.mark(file, mark);
             }
@@ -522,7 +519,7 @@ impl Wave {
             s.frontier = s.frontier.max(end.min(end_of_file));
             (window, s.next + step - 1)
         };
-        let (id, next, mark_width, first_of_file) = (s.file, s.next, s.skip.max(1), s.first == 0);
+        let (id, next, mark_width, first_of_file) = (s.file, s.next, s.manner.mark_pages(), s.first == 0);
         let pattern = match (down, why.0) {
             (true, _) => Pattern::Backwards,
             (_, "R4 context") => Pattern::Context,

@@ -61,6 +61,46 @@ pub(in crate::wave) const GIVEN_UP_MAX: usize = 64;
 /// lost unread.
 const LOSING_READS: u64 = 4;
 
+/// What a stream has lost of what was ahead of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::wave) struct Robbed {
+    /// Where its frontier was before what is behind it was lost: what is still there up to that is its own.
+    asked: u64,
+    /// What was fetched ahead of it was lost, and its reader has not been back in time since.
+    of_late: bool,
+    /// Others have been where it is: the pages that it read last were there, fetched for somebody else, or those behind are, for which it has
+    /// not asked.
+    trodden: bool,
+}
+
+impl Robbed {
+    /// What it had asked for up to `frontier` was lost; whether that is news.
+    fn of(&mut self, frontier: u64) -> bool {
+        self.asked = self.asked.max(frontier);
+        !core::mem::replace(&mut self.of_late, true)
+    }
+
+    /// Its reader is back in time.
+    pub(in crate::wave) fn is_over(&mut self) {
+        self.of_late = false;
+    }
+
+    /// Whether it was robbed, and its reader has not been back in time since.
+    pub(in crate::wave) fn of_late(&self) -> bool {
+        self.of_late
+    }
+
+    /// How far it had asked before what is behind its frontier was lost.
+    pub(in crate::wave) fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// Whether others have been where it is.
+    pub(in crate::wave) fn is_trodden(&mut self, trodden: bool) {
+        self.trodden = trodden;
+    }
+}
+
 impl Wave {
     /// R12: a page that had arrived was gone when its reader came.
     pub(in crate::wave) fn thrashed(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
@@ -218,12 +258,11 @@ impl Wave {
         for sid in asked {
             if let Some(s) = self.streams.get_mut(sid).filter(|s| s.frontier > page.0) {
                 let to = core::mem::replace(&mut s.frontier, page.0.max(s.next));
-                s.asked = s.asked.max(to);
-                let again = core::mem::replace(&mut s.robbed, true);
+                let news = s.robbed.of(to);
                 let (short, came) = (is_short(s), s.progress());
                 // Where what is out is lost bit by bit, its window has lost pages once.
-                self.counters.windows_thrashed += u64::from(!again);
-                if short && !again {
+                self.counters.windows_thrashed += u64::from(news);
+                if short && news {
                     self.witness(id, Way::Up, came, Noted::NotYet);
                 }
                 self.give_up(sid, to);
@@ -275,7 +314,9 @@ impl Wave {
     /// was robbed. Where a file larger than memory is read at random, reads meet by chance, but late.
     pub(in crate::wave) fn outlived(&self, s: &Stream, page: u64) -> bool {
         let last = if s.course == Course::Backward { Some(page) } else { page.checked_sub(1) };
-        let Some(last) = last.filter(|_| is_short(s) || s.robbed).map(PageIndex) else { return false };
+        let Some(last) = last.filter(|_| is_short(s) || s.robbed.of_late()).map(PageIndex) else {
+            return false;
+        };
         let table = &self.files[&s.file].table;
         table.has(PageBit::Used, last) && !table.present(last)
     }
@@ -284,7 +325,7 @@ impl Wave {
     /// chance has brought the pages together that its reader comes to, and to a head each hole between them is a trip.
     pub(in crate::wave) fn proved(&self, f: &File, s: &Stream) -> u64 {
         match self.holds_back() && !f.said.in_order() {
-            true if is_short(s) || s.trodden && self.is_head(f) => 0,
+            true if is_short(s) || s.robbed.trodden && self.is_head(f) => 0,
             true => s.progress(),
             false => u64::MAX,
         }
@@ -385,7 +426,8 @@ mod tests {
             wave.trials.lost(1 << 20);
             wave.weigh_losses();
             let s = wave.streams.get_mut(sid).unwrap();
-            (s.first, s.next, s.request, s.trodden) = (256, 656, 4, trodden);
+            (s.first, s.next, s.request) = (256, 656, 4);
+            s.robbed.is_trodden(trodden);
             wave.proved(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
         assert_eq!((proved(1, true), proved(1, false), proved(16, true)), (0, 400, 400));
@@ -458,7 +500,7 @@ mod tests {
         let before = others(&wave);
         wave.handle(Nanos(1), Input::Dropped { file: FileId(0), pages: Extent::new(1400, 200) });
         wave.check();
-        assert_eq!(wave.streams.get(sid).map(|s| (s.frontier, s.asked)), Some((1400, 2000)));
+        assert_eq!(wave.streams.get(sid).map(|s| (s.frontier, s.robbed.asked())), Some((1400, 2000)));
         assert_eq!(others(&wave), before);
     }
 

@@ -84,7 +84,7 @@ impl Wave {
 
     /// Those that are not ahead of this stream. What it had asked for beyond what was lost is ahead of it as well.
     pub(in crate::wave) fn out_of_others(&self, s: &Stream) -> u64 {
-        let beyond = s.asked.saturating_sub(s.frontier);
+        let beyond = s.robbed.asked().saturating_sub(s.frontier);
         let table = self.files.get(&s.file).filter(|_| beyond > 0).map(|f| &f.table);
         let left = table.map_or(0, |table| table.count(PageBit::Ahead, Extent::new(s.frontier, beyond)).0);
         self.out().saturating_sub(s.out() + left)
@@ -141,10 +141,10 @@ impl Wave {
     fn due(&self, f: &File, s: &Stream) -> (u64, u64, u64) {
         let pool = self.pool(f);
         let others = self.out_of_others(s);
-        let (progress, used) = s.begun;
-        let all = (self.counters.pages_used - used + pool / 8).max(1);
+        let (own, all) = s.begun.since(s.progress(), self.counters.pages_used);
+        let all = (all + pool / 8).max(1);
         let bought = f.is_in_bought(s);
-        let own = if bought { 0 } else { s.progress().saturating_sub(progress).min(all) };
+        let own = if bought { 0 } else { own.min(all) };
         let by_use = (u128::from(pool) * u128::from(own) / u128::from(all)) as u64;
         (self.part_of(pool, bought), by_use, pool.saturating_sub(others))
     }
@@ -176,7 +176,7 @@ impl Wave {
         let in_bought = new.is_some_and(|s| self.files[&s.file].is_in_bought(s));
         if let Some(s) = self.streams.get_mut(sid) {
             self.epochs.count(now, &mut s.counted, in_bought);
-            if !core::mem::replace(&mut s.lined, true) {
+            if s.line.is_stream() {
                 self.line_up(now, sid);
             }
         }
@@ -224,7 +224,7 @@ mod tests {
         wave.ledger.owes(0, 0);
         wave.ledger.has_unread(6144);
         let mut large = Stream::seed(FileId(0), 0, 1000, Nanos(0));
-        large.begun = (0, 16_384 - 2000);
+        large.begun.at(0, 16_384 - 2000);
         let mut small = Stream::seed(FileId(0), 5000, 1000 / 64, Nanos(0));
         small.begun = large.begun;
         let of = |wave: &Wave, s: &Stream| wave.speculation_of(&wave.files[&FileId(0)], s);
@@ -287,7 +287,7 @@ mod tests {
         wave.counters.pages_used = 16_384;
         let due = |first: u64| {
             let mut s = Stream::seed(FileId(0), first, 250, Nanos(0));
-            s.begun = (0, 16_384 - 250);
+            s.begun.at(0, 16_384 - 250);
             (
                 wave.speculation_of(&wave.files[&FileId(0)], &s),
                 wave.speculation_share(&wave.files[&FileId(0)]),

@@ -27,6 +27,45 @@ const RETURN_NS: u64 = 500_000_000;
 /// Strides by turns that are told apart.
 pub(in crate::wave) const TURNS_MAX: usize = 3;
 
+/// How a stream began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::wave) struct Begun {
+    /// Its number among the seeds of its file, from 1; 0 for a stream that was no seed.
+    serial: u64,
+    /// Who read it, if that is known and it was a seed.
+    by: Option<u32>,
+    /// Pages that it had come, and that the run had used, when it was first known (R13).
+    came: u64,
+    used: u64,
+}
+
+impl Begun {
+    /// As seed number `serial`, read by `by`.
+    pub(in crate::wave) fn as_seed(&mut self, serial: u64, by: Option<u32>) {
+        (self.serial, self.by) = (serial, by);
+    }
+
+    /// When it had come, and all had used, so many pages.
+    pub(in crate::wave) fn at(&mut self, came: u64, used: u64) {
+        (self.came, self.used) = (came, used);
+    }
+
+    /// Its number among the seeds of its file, from 1; 0 for a stream that was no seed.
+    pub(in crate::wave) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Who read it, if that is known and it was a seed.
+    pub(in crate::wave) fn by(&self) -> Option<u32> {
+        self.by
+    }
+
+    /// Of what it has come, and of what all have used, the pages since it was first known.
+    pub(in crate::wave) fn since(&self, came: u64, used: u64) -> (u64, u64) {
+        (came.saturating_sub(self.came), used - self.used)
+    }
+}
+
 impl Wave {
     /// A read that belongs nowhere begins a seed, unless it is the third of a stride or only looks ahead (R9).
     pub(in crate::wave) fn begin(
@@ -82,8 +121,8 @@ impl Wave {
         let (q, n) = (pages.start.0, pages.count.0);
         let f = self.files.get_mut(&id)?;
         let mut seed = Stream::seed(id, q, n, now);
-        (seed.serial, seed.by) = (serial, by);
-        seed.begun = (0, self.counters.pages_used - n.min(self.counters.pages_used));
+        seed.begun.as_seed(serial, by);
+        seed.begun.at(0, self.counters.pages_used - n.min(self.counters.pages_used));
         let sid = self.streams.add(seed)?;
         // Two expectations cannot stand at one page: the newer one is the likelier.
         let displaced = f.expected.expect_seed(q, q + n, sid);
@@ -130,7 +169,7 @@ impl Wave {
 
     /// Adds a stream, no seed. One that was expected at the same page is the same stream, unless they are strides: it is replaced.
     pub(in crate::wave) fn adopt(&mut self, now: Nanos, mut s: Stream) -> Option<StreamId> {
-        s.begun = (s.progress(), self.counters.pages_used);
+        s.begun.at(s.progress(), self.counters.pages_used);
         let (id, next, course) = (s.file, s.next, s.course);
         let f = self.files.get_mut(&id)?;
         let sid = self.streams.add(s)?;

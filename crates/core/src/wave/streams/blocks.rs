@@ -62,7 +62,7 @@ impl Wave {
         let sure = |block| s.course == Course::Backward || alike(block);
         let worth = |&block: &u64| block <= BLOCK_UNITS * self.unit(f) && sure(block);
         let Some(block) = f.block(s, pages).filter(worth) else { return place };
-        let mut s = Stream { block, counted: Counted::default(), ..s.clone() };
+        let mut s = Stream { manner: s.manner.by_blocks(block), counted: Counted::default(), ..s.clone() };
         let first = PageIndex(s.first);
         if s.course == Course::Backward {
             (s.course, s.next) = (Course::Forward, first.0);
@@ -127,21 +127,21 @@ impl File {
     /// read as a block is long, for what lies before that was read without a word.
     pub(in crate::wave) fn come_up_to(&self, s: &Stream, pages: Extent) -> u64 {
         let end = pages.end().0;
-        if s.block == 0 {
+        if s.manner.block() == 0 {
             return s.next.max(end);
         }
         let from = Extent::new(s.next, BLOCK_MAX);
         let read = self.table.runs(PageBit::Used, from).next().filter(|run| run.start == from.start);
-        read.map_or(s.next, |run| run.end().0).max(end.saturating_sub(s.block))
+        read.map_or(s.next, |run| run.end().0).max(end.saturating_sub(s.manner.block()))
     }
 
     /// The same of a stream that goes down.
     pub(in crate::wave) fn come_down_to(&self, s: &Stream, pages: Extent) -> u64 {
         let start = pages.start.0;
-        if s.block == 0 {
+        if s.manner.block() == 0 {
             return s.next.min(start);
         }
-        self.read_from(s.next, PageCount(BLOCK_MAX)).min(start + s.block)
+        self.read_from(s.next, PageCount(BLOCK_MAX)).min(start + s.manner.block())
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
             wave.check();
         }
         let stream = wave.latest[&0].stream.and_then(|sid| wave.streams.get(sid));
-        stream.map_or((0, 0), |s| (s.block, s.next))
+        stream.map_or((0, 0), |s| (s.manner.block(), s.next))
     }
 
     /// The picture at the top.

@@ -68,8 +68,7 @@ impl Wave {
             return place;
         };
         if let Some(s) = self.streams.get_mut(sid) {
-            // A mark that he cannot hop over.
-            (s.hops, s.skip) = (true, s.skip.max(gap));
+            s.manner.hopped(gap);
         }
         Place::Continues(sid)
     }
@@ -105,7 +104,7 @@ mod tests {
         }
         let stream = wave.latest[&0].stream.expect("a stream");
         let stream = wave.streams.get(stream).expect("it is there");
-        (stream.first, stream.hops)
+        (stream.first, stream.manner.hops())
     }
 
     /// What an index finds, read upwards and downwards: reads of two pages, never equally far apart.

@@ -34,9 +34,6 @@ const QUIET_MAX: u64 = 4096;
 pub(in crate::wave) const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, as much as most windows have.
 const FOLLOW_MAX: u64 = 16_384;
-/// Marks in a row that a reader has overlooked, each time by more than a way would cost, when he is not taken any more to have read up
-/// to where he is: one may be chance.
-const OVERLOOKED_MAX: u8 = 2;
 /// What its reader has read without a word since a read that is told late, at most: 64 MiB.
 const LATE_MAX: u64 = 16_384;
 /// Threads remembered.
@@ -119,7 +116,7 @@ impl Wave {
         // Upwards: the streams expected at or before q, nearest first.
         for (&next, &sid) in f.expected.up().range(..=q).rev().take(LOOKS_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
-            let slack = (s.out() / 4).max(s.skip).max(s.block);
+            let slack = s.manner.slack(s.out());
             let reach = match s.course {
                 Course::Forward => s.frontier.max(next) + slack,
                 _ => next,
@@ -130,11 +127,11 @@ impl Wave {
             // Where all is told, it has skipped what lies between and was not.
             let skipped = f.told.all()
                 && passed.count.0 > UNTOLD_MAX
-                && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX.max(s.block);
+                && passed.count.0 - f.table.count(PageBit::Used, passed).0 > UNTOLD_MAX.max(s.manner.block());
             let unseen = f.table.runs(PageBit::Mark, passed).next().map_or(q, |mark| mark.start.0);
             // Who hops has passed a mark that was set behind him, and need not have read the page before.
-            let behind = if s.hops { s.out() } else { slack };
-            let near = q == unseen || q - unseen <= behind && s.overlooked < OVERLOOKED_MAX;
+            let behind = if s.manner.hops() { s.out() } else { slack };
+            let near = q == unseen || q - unseen <= behind && !s.manner.overlooks();
             if q <= reach && !skipped && (near || f.read_since(q - 1)) {
                 return Place::Continues(sid);
             }
@@ -143,7 +140,7 @@ impl Wave {
         if let Some((&next, &sid)) = f.expected.up().range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
         {
-            let slack = (s.out() / 4).max(s.request).max(s.block).max(1);
+            let slack = s.manner.slack_behind(s.out(), s.request);
             if q + n > next && q >= s.first && next - q <= slack.max(n) {
                 return Place::Continues(sid);
             }
@@ -168,16 +165,20 @@ impl Wave {
         if let Some((&low, &sid)) = f.expected.down().range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
             && low.saturating_sub(q + n)
-                <= if s.course == Course::Backward { (s.out() + s.out() / 4).max(s.block) } else { 0 }
+                <= if s.course == Course::Backward {
+                    (s.out() + s.out() / 4).max(s.manner.block())
+                } else {
+                    0
+                }
         {
             return Place::Continues(sid);
         }
         // Just above it: read again, unaligned, or retried.
         if let Some((&low, &sid)) = f.expected.down().range(..=q).next_back()
             && let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Backward)
-            && q - low <= (s.out() / 4).max(s.request).max(s.block).max(1)
+            && q - low <= s.manner.slack_behind(s.out(), s.request)
             && q + n <= s.first
-            && (s.block > 0 || f.table.resident(pages) == pages.count)
+            && (s.manner.block() > 0 || f.table.resident(pages) == pages.count)
         {
             return Place::Repeats(sid);
         }
@@ -221,7 +222,7 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let (id, q, n) = (s.file, pages.start.0, pages.count.0);
         let Some(f) = self.files.get_mut(&id) else { return };
-        let (was_seed, serial, guessed) = (s.course == Course::Seed, s.serial, s.ahead > 0);
+        let (was_seed, serial, guessed) = (s.course == Course::Seed, s.begun.serial(), s.ahead > 0);
         let (old_next, old_first) = (s.next, s.first);
         let mut skipped = (0, 0i64, 0);
         let run_before = s.latest_run();
@@ -247,17 +248,16 @@ impl Wave {
                     s.course = Course::Forward;
                 }
                 let next = f.come_up_to(s, pages);
-                if s.block == 0 && q > s.frontier.max(old_next) {
-                    s.skip = s.skip.max(q - s.frontier.max(old_next));
+                if s.manner.block() == 0 {
+                    s.manner.skipped(q.saturating_sub(s.frontier.max(old_next)));
                 }
                 // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 has not.
                 let between = Extent::between(PageIndex(old_next), PageIndex(q));
                 let overlooked = f.unheard(between, q.checked_sub(1)).next().is_some()
-                    && self
-                        .queues
-                        .get(&f.device)
-                        .is_none_or(|q| between.count.0 > q.device.unit_pages().max(s.block));
-                s.overlooked = if overlooked { s.overlooked.saturating_add(1) } else { 0 };
+                    && self.queues.get(&f.device).is_none_or(|queue| {
+                        between.count.0 > queue.device.unit_pages().max(s.manner.block())
+                    });
+                s.manner.overlooked(overlooked);
                 f.expected.clear(Course::Forward, old_next);
                 s.next = next;
                 s.frontier = s.frontier.max(s.next);

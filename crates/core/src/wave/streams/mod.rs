@@ -4,7 +4,7 @@
 //! read --> locate: goes on, repeats, history, stray --> begin: a seed, a stream resumed, a stride
 //!          blocks, hops: another order, short gaps      quiet: reads that nobody told
 //!          look: who looks ahead                        ends, sweep: left, over, silent
-//!          pace: when it was heard of                    expected: where it is read next
+//!          pace, manner, returns: how its reader goes on expected: where it is read next
 //! ```
 
 pub(in crate::wave) mod begin;
@@ -14,7 +14,9 @@ pub(in crate::wave) mod expected;
 pub(in crate::wave) mod hops;
 pub(in crate::wave) mod locate;
 pub(in crate::wave) mod look;
+pub(in crate::wave) mod manner;
 pub(in crate::wave) mod pace;
 pub(in crate::wave) mod quiet;
+pub(in crate::wave) mod returns;
 pub(in crate::wave) mod stream;
 pub(in crate::wave) mod sweep;

@@ -12,6 +12,9 @@ use crate::units::Nanos;
 /// Latencies within which a reader who has got what he waited for is back, if he takes it at once.
 const AT_ONCE: u64 = 2;
 
+/// The moment of who has got nothing that he waited for.
+const NOT_SERVED: Nanos = Nanos(u64::MAX);
+
 /// The times of one stream.
 #[derive(Clone, Debug)]
 pub(in crate::wave) struct Pace {
@@ -20,15 +23,15 @@ pub(in crate::wave) struct Pace {
     gap_ns: u64,
     /// The mean of such times, of which the latest counts a quarter.
     interval_ns: u64,
-    /// When its reader got what he had waited for; until he is heard of again.
-    served: Option<Nanos>,
+    /// When its reader got what he had waited for, until he is heard of again; else [`NOT_SERVED`].
+    served: Nanos,
     takes_at_once: bool,
 }
 
 impl Pace {
     /// Of a stream that begins `now`.
     pub(in crate::wave) fn begins(now: Nanos) -> Self {
-        Self { last: now, gap_ns: 0, interval_ns: 0, served: None, takes_at_once: false }
+        Self { last: now, gap_ns: 0, interval_ns: 0, served: NOT_SERVED, takes_at_once: false }
     }
 
     /// It was heard of after so many `reads`: by another, or by what was read quietly.
@@ -51,12 +54,13 @@ impl Pace {
 
     /// Its reader got what he had waited for.
     pub(in crate::wave) fn served(&mut self, now: Nanos) {
-        self.served = Some(now);
+        self.served = now;
     }
 
     /// He is heard of again, for the first time since: did he take it at once?
     pub(in crate::wave) fn goes_on(&mut self, now: Nanos, latency: Option<Nanos>) {
-        if let (Some(served), Some(latency)) = (self.served.take(), latency) {
+        let served = core::mem::replace(&mut self.served, NOT_SERVED);
+        if let Some(latency) = latency.filter(|_| served != NOT_SERVED) {
             self.takes_at_once = now.since(served).0 <= AT_ONCE * latency.0;
         }
     }

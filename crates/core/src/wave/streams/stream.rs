@@ -11,8 +11,12 @@
 
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::wave::memory::epochs::Counted;
+use crate::wave::memory::losses::Robbed;
+use crate::wave::streams::begin::Begun;
+use crate::wave::streams::manner::Manner;
 use crate::wave::streams::pace::Pace;
-use crate::wave::windows::passes::Passes;
+use crate::wave::streams::returns::Returns;
+use crate::wave::streams::sweep::InLine;
 use crate::wave::windows::runs::{Noted, Way};
 use crate::wave::windows::waits::Waits;
 use alloc::collections::BTreeMap;
@@ -42,6 +46,8 @@ pub(crate) enum Course {
 pub(in crate::wave) struct Stream {
     pub(crate) file: FileId,
     pub(crate) course: Course,
+    /// How it began: as which seed, and when.
+    pub(crate) begun: Begun,
     /// Where the run began: its first page; for a backward stream the page after its highest.
     pub(crate) first: u64,
     /// Forward: page after the last one read. Backward: lowest page read. Stride: start of the read expected next.
@@ -55,41 +61,6 @@ pub(in crate::wave) struct Stream {
     pub(crate) request: u64,
     /// Reads seen, quiet ones not counted.
     pub(crate) reads: u64,
-    /// Largest forward skip over unread pages that the reader has shown.
-    pub(crate) skip: u64,
-    /// Pages of a block, where its reader goes block after block and reads each in another order (R5); else 0.
-    pub(crate) block: u64,
-    /// Marks in a row that its reader has not seen on his way, though what lies before where he is was not read (R5).
-    pub(crate) overlooked: u8,
-    /// What its reader passes that was fetched for him (R2).
-    pub(crate) passes: Passes,
-    pub(crate) pace: Pace,
-    /// Number among the seeds of its file, from 1; 0 for a stream that was no seed.
-    pub(crate) serial: u64,
-    /// Of a seed, who read it, if that is known.
-    pub(crate) by: Option<u32>,
-    /// When it is looked at next whether it has ended; and whether that was as a stream, for seeds are given longer.
-    pub(crate) due: Option<Nanos>,
-    pub(crate) lined: bool,
-    pub(crate) counted: Counted,
-    pub(crate) waits: Waits,
-    /// Told reads in a row that its reader made here, and nowhere else meanwhile.
-    pub(crate) stayed_in: u8,
-    /// Where its frontier was before what is behind it was lost: what is still there up to that is its own (R12).
-    pub(crate) asked: u64,
-    /// What was fetched ahead of it was lost, and its reader has not been back in time since (R12).
-    pub(crate) robbed: bool,
-    /// Others have been where it is: the pages that it read last were there, fetched for somebody else, or those behind are, for which it has
-    /// not asked (R12).
-    pub(crate) trodden: bool,
-    /// The turn among the streams of its device that it began with; 0 since it has waited as long as for a read elsewhere (R3).
-    pub(crate) turn: u64,
-    /// Its reader hops from run to run (R8).
-    pub(crate) hops: bool,
-    /// Which read of its file, of those that were told, was its latest; 0 for none,
-    pub(crate) told: u64,
-    /// and whether that may have been chance (R2).
-    pub(crate) by_chance: bool,
     /// Its reader went away from it, and is not back (R9).
     pub(crate) left: bool,
     /// Page behind the one at which its reader has looked before it went on from the first (R9); of one that goes down, the first page, at
@@ -105,8 +76,17 @@ pub(in crate::wave) struct Stream {
     pub(crate) followed: u64,
     /// and the pages that are fetched for a run with what he reads on; 0 where that is the run alone.
     pub(crate) whole: u64,
-    /// Pages that it had come, and that the run had used, when it was first known (R13).
-    pub(crate) begun: (u64, u64),
+    /// In what manner its reader goes on, how fast, and after what else.
+    pub(crate) manner: Manner,
+    pub(crate) pace: Pace,
+    pub(crate) returns: Returns,
+    /// What he has paid for by waiting (R3).
+    pub(crate) waits: Waits,
+    /// What he has lost of what was ahead of him (R12).
+    pub(crate) robbed: Robbed,
+    /// When it was active last (R13), and when it is looked at next whether it has ended.
+    pub(crate) counted: Counted,
+    pub(crate) line: InLine,
 }
 
 /// Streams and seeds of all files; where so many are alive none begins. Of 500 bytes each: 65 MB.
@@ -126,25 +106,13 @@ impl Stream {
             ahead: 0,
             request,
             reads: 1,
-            skip: 0,
-            block: 0,
-            overlooked: 0,
-            passes: Passes::default(),
+            manner: Manner::default(),
             pace: Pace::begins(now),
-            serial: 0,
-            by: None,
-            due: None,
-            lined: false,
+            line: InLine::default(),
             counted: Counted::default(),
             waits: Waits::default(),
-            stayed_in: 0,
-            asked: 0,
-            robbed: false,
-            trodden: false,
-            turn: 0,
-            hops: false,
-            told: 0,
-            by_chance: false,
+            returns: Returns::default(),
+            robbed: Robbed::default(),
             left: false,
             looked: 0,
             by_turns: false,
@@ -152,7 +120,7 @@ impl Stream {
             found: true,
             followed: 0,
             whole: 0,
-            begun: (0, 0),
+            begun: Begun::default(),
         }
     }
 
@@ -272,7 +240,8 @@ impl Stream {
     /// not, and he has not left.
     pub(crate) fn comes_to(&self, page: u64) -> bool {
         let (low, high) = (self.next.min(self.frontier), self.next.max(self.frontier));
-        let again = if self.robbed && self.course == Course::Forward { self.next + self.ahead } else { 0 };
+        let again =
+            if self.robbed.of_late() && self.course == Course::Forward { self.next + self.ahead } else { 0 };
         !self.left && (low..high.max(again)).contains(&page)
     }
 
@@ -315,7 +284,7 @@ impl Streams {
         if self.len() >= STREAMS_MAX {
             return None;
         }
-        (stream.due, stream.lined) = (None, false);
+        stream.line = InLine::default();
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             (self.slots.len() - 1) as u32

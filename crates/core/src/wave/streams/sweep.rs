@@ -33,9 +33,34 @@ const LOOKS_MAX: usize = 3;
 /// Entries beside two a stream.
 const SPARE: usize = 64;
 
-/// Streams by the moment at which they are looked at next. Each has one entry that counts, named by [`Stream::due`]; others are passed
+/// Streams by the moment at which they are looked at next. Each has one entry that counts, named by [`InLine`]; others are passed
 /// over. At most [`Wave::line_max`].
 pub(in crate::wave) type SilenceLine = BinaryHeap<Reverse<(Nanos, StreamId)>>;
+
+/// A stream's place in that line.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::wave) struct InLine {
+    /// When it is looked at next, or [`NEVER`].
+    due: Nanos,
+    /// It was lined up as a stream: seeds are given longer.
+    as_stream: bool,
+}
+
+/// The moment of who does not stand in line.
+const NEVER: Nanos = Nanos(u64::MAX);
+
+impl Default for InLine {
+    fn default() -> Self {
+        Self { due: NEVER, as_stream: false }
+    }
+}
+
+impl InLine {
+    /// It is active; whether it has to be lined up for that, once.
+    pub(in crate::wave) fn is_stream(&mut self) -> bool {
+        !core::mem::replace(&mut self.as_stream, true)
+    }
+}
 
 impl Wave {
     /// Entries in the line: two for each stream that there ever was at once, so that stale ones are cleared out once in as many touches.
@@ -47,10 +72,10 @@ impl Wave {
     pub(in crate::wave) fn line_up(&mut self, due: Nanos, sid: StreamId) {
         if self.silent.len() >= self.line_max() {
             let streams = &self.streams;
-            self.silent.retain(|&Reverse((at, sid))| streams.get(sid).is_some_and(|s| s.due == Some(at)));
+            self.silent.retain(|&Reverse((at, sid))| streams.get(sid).is_some_and(|s| s.line.due == at));
         }
         let Some(s) = self.streams.get_mut(sid) else { return };
-        s.due = Some(due);
+        s.line.due = due;
         self.silent.push(Reverse((due, sid)));
     }
 
@@ -62,7 +87,7 @@ impl Wave {
                 return;
             };
             self.silent.pop();
-            if let Some(s) = self.streams.get(sid).filter(|s| s.due == Some(due)) {
+            if let Some(s) = self.streams.get(sid).filter(|s| s.line.due == due) {
                 match self.look_again(now, sid, s) {
                     Some(again) => self.line_up(again, sid),
                     None => self.end(sid),
@@ -92,7 +117,8 @@ impl Wave {
     /// Whether a stream that is idle so long, in nanoseconds, may have been read from without a word, and it is not told yet: there are
     /// pages ahead of its reader, and he was not heard reading elsewhere since.
     fn may_read_quietly(&self, sid: StreamId, s: &Stream, idle: u64) -> bool {
-        let elsewhere = || s.by.and_then(|by| self.latest.get(&by)).is_some_and(|l| l.stream != Some(sid));
+        let elsewhere =
+            || s.begun.by().and_then(|by| self.latest.get(&by)).is_some_and(|l| l.stream != Some(sid));
         idle < self.config.told_within.0 && s.frontier != s.next && !elsewhere()
     }
 }
@@ -139,7 +165,7 @@ mod tests {
             let interval_ns = if course == Course::Seed { 0 } else { 40_000_000 };
             (s.course, s.reads, s.frontier) = (course, 3, frontier);
             s.pace.comes_every(interval_ns);
-            s.by = Some(7);
+            s.begun.as_seed(0, Some(7));
             let (next, seed) = (s.next, course == Course::Seed);
             let sid = wave.streams.add(s).unwrap();
             let f = wave.files.get_mut(&FileId(0)).unwrap();

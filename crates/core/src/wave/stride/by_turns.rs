@@ -41,7 +41,7 @@ impl Wave {
         let q = pages.start.0;
         let seed = |page: u64| {
             let s = self.streams.get(*f.expected.down().get(&page)?)?;
-            let own = s.course == Course::Seed && s.by == Some(actor);
+            let own = s.course == Course::Seed && s.begun.by() == Some(actor);
             (own && s.request.abs_diff(pages.count.0) <= 1).then_some(s)
         };
         let below = f.expected.down().range(..q).next_back().map(|(&page, _)| page);
@@ -49,7 +49,7 @@ impl Wave {
         [below, above].into_iter().flatten().find_map(|nearest| {
             let period = q.wrapping_sub(nearest) as i64;
             let overlap = period.unsigned_abs() <= pages.count.0;
-            let serial = |page| Some(seed(page)?.serial);
+            let serial = |page| Some(seed(page)?.begun.serial());
             let reads = if overlap { None } else { reads_of(period, nearest, serial) };
             Some((period, reads?, seed(nearest)?.pace.last()))
         })

@@ -143,14 +143,14 @@ impl Seeds {
         }
         // Those far before it have not gone on, and will not.
         let newest = self.fates_newest;
-        let far = |sid: &StreamId| streams.get(*sid).is_none_or(|s| s.serial + NEAR_MAX <= newest);
+        let far = |sid: &StreamId| streams.get(*sid).is_none_or(|s| s.begun.serial() + NEAR_MAX <= newest);
         let opened = self.opened.min(self.waiting.len());
         let from = opened + self.waiting.range(opened..).take_while(|&sid| far(sid)).count();
         let to = (2 * from + 4).min(self.waiting.len());
-        let near = |sid: &&StreamId| streams.get(**sid).is_none_or(|s| s.serial <= newest + NEAR_MAX);
+        let near = |sid: &&StreamId| streams.get(**sid).is_none_or(|s| s.begun.serial() <= newest + NEAR_MAX);
         let mut next: Vec<StreamId> = self.waiting.range(from..to).take_while(near).copied().collect();
         self.opened = from + next.len();
-        next.retain(|&sid| streams.get(sid).is_some_and(|s| s.serial > self.third_newest));
+        next.retain(|&sid| streams.get(sid).is_some_and(|s| s.begun.serial() > self.third_newest));
         next
     }
 
@@ -277,7 +277,7 @@ mod tests {
             let went_on = |wave: &mut Wave, serial| wave.files.get_mut(&id).unwrap().seeds.went_on(serial);
             (1..=8).for_each(|serial| went_on(&mut wave, serial));
             let row = wave.sow_as(Nanos(0), id, read(401), None, serial(401)).unwrap();
-            let serial = wave.streams.get(row).unwrap().serial;
+            let serial = wave.streams.get(row).unwrap().begun.serial();
             went_on(&mut wave, serial);
             went_on(&mut wave, 9);
             wave.files[&id].seeds.coincide()
@@ -317,14 +317,15 @@ mod tests {
             wave.queue(0).device = play(16, 1_000, 500);
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
             let mut s = Stream::seed(id, 1000, 64, Nanos(0));
-            (s.course, s.reads, s.request, s.told) = (Course::Forward, 16, 4, 1);
+            (s.course, s.reads, s.request) = (Course::Forward, 16, 4);
+            assert_eq!(s.returns.told(1, false), None);
             let sid = wave.adopt(Nanos(0), s).unwrap();
             let f = wave.files.get_mut(&id).unwrap();
             (0..elsewhere).for_each(|_| assert!(f.told.count() > 0));
             [1064, 1068].map(|page| {
                 wave.handle(Nanos(1), Input::Read { file: id, pages: Extent::new(page, 4), actor: 0 });
                 wave.check();
-                (wave.streams.get(sid).unwrap().by_chance, wave.take_trace().count())
+                (wave.streams.get(sid).unwrap().returns.by_chance(), wave.take_trace().count())
             })
         };
         assert_eq!(back(1024)[0], (false, 1));
@@ -340,7 +341,7 @@ mod tests {
         let mut began = |start: u64| {
             let mut s = Stream::seed(id, start, 17, Nanos(0));
             (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);
-            s.turn = u64::from(start == 0);
+            s.returns.begins_with(u64::from(start == 0));
             wave.adopt(Nanos(0), s).unwrap()
         };
         let others: Vec<StreamId> = starts.iter().map(|&start| began(start)).collect();

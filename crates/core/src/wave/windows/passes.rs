@@ -58,7 +58,7 @@ impl Passes {
 impl Wave {
     /// R2: which marks a read of a stream has passed, and whether it told of one; what is left of the one before is none.
     pub(in crate::wave) fn pass_marks(&mut self, sid: StreamId, pages: Extent, heard: bool, told: bool) {
-        let Some(s) = self.streams.get_mut(sid).filter(|s| s.block == 0) else { return };
+        let Some(s) = self.streams.get_mut(sid).filter(|s| s.manner.block() == 0) else { return };
         let (from, to) = (pages.start.0, pages.end().0);
         let (passed, comes_back, before) = match s.course {
             Course::Forward => (s.next.min(from)..from, to <= s.next, from.checked_sub(1)),
@@ -69,13 +69,15 @@ impl Wave {
         let Some(f) = self.files.get(&s.file).filter(|f| !f.told.all()) else { return };
         let whole = |mark: &Extent| mark.start.0 != s.next && mark.end().0 != s.next;
         let unheard = f.unheard(passed, before).filter(whole).count();
-        s.passes.read(told.then_some(pages.count.0), unheard as u64, heard || comes_back);
+        s.manner.passes_mut().read(told.then_some(pages.count.0), unheard as u64, heard || comes_back);
     }
 
     /// R2: whether its reader passes more than his reads would wait for, each by itself.
     pub(in crate::wave) fn passes_too_much(&self, s: &Stream) -> bool {
         let device = self.files.get(&s.file).and_then(|f| self.queues.get(&f.device)).map(|q| &q.device);
-        device.is_some_and(|d| d.rate().is_some() && s.passes.cost_more(d.bytes_per_latency().0 / PAGE_SIZE))
+        device.is_some_and(|d| {
+            d.rate().is_some() && s.manner.passes().cost_more(d.bytes_per_latency().0 / PAGE_SIZE)
+        })
     }
 }
 

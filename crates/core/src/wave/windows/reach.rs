@@ -183,8 +183,8 @@ impl Wave {
     /// many share are runs that end at once; and by the first that were left, of the one reader of a file who reads on at once, unless one more
     /// wait is dear. A head asked for 221 pages after the second read of a slice of 80.
     fn may_end(&self, f: &File, s: &Stream, own: &Lengths, came: u64, most: PageCount) -> Option<PageCount> {
-        let by_few = || own.may_end(came, most).filter(|_| s.stayed_in >= STAYED_IN);
-        let one = || s.stayed_in > 0 && !s.goes_down() && !self.is_far(f) && f.has_one_reader();
+        let by_few = || own.may_end(came, most).filter(|_| s.returns.stayed() >= STAYED_IN);
+        let one = || s.returns.stayed() > 0 && !s.goes_down() && !self.is_far(f) && f.has_one_reader();
         let by_left = || f.runs.may_go_on(came).filter(|_| one());
         by_few().or_else(by_left)
     }
@@ -201,7 +201,8 @@ impl Wave {
     /// Whether a stream's second read opens its window, where others wait for the third: its device answers late, so that one more wait is dear;
     /// those before it went on; and few began since it did. Rows of a matrix are short, and all of them are to be opened.
     pub(in crate::wave) fn opens_early(&self, f: &File, s: &Stream) -> bool {
-        let alone = s.serial > 0 && f.seeds.sown_since(s.serial) < FOLLOWED_MAX;
+        let serial = s.begun.serial();
+        let alone = serial > 0 && f.seeds.sown_since(serial) < FOLLOWED_MAX;
         self.is_far(f)
             && s.course == Course::Forward
             && alone
@@ -211,7 +212,8 @@ impl Wave {
 
     /// Whether a stream on its way up has been read alone, by who need not wait to read on (glides.rs).
     pub(in crate::wave) fn glides(&self, f: &File, s: &Stream) -> bool {
-        s.course == Course::Forward && self.queues.get(&f.device).is_some_and(|q| q.glides_with(s.turn))
+        s.course == Course::Forward
+            && self.queues.get(&f.device).is_some_and(|q| q.glides_with(s.returns.turn()))
     }
 
     /// Whether the file's device works at one request at a time, as far as is known.
@@ -245,7 +247,7 @@ impl Wave {
     /// comes, and reads nowhere else. Not if a read of his is large, for parts of it lie there until the rest has come, nor if he reads again.
     pub(in crate::wave) fn rushes(&self, s: &Stream) -> bool {
         let Some(f) = self.files.get(&s.file) else { return false };
-        let willing = s.takes_what_comes() && s.stayed_in >= STAYED_IN && !s.reads_again();
+        let willing = s.takes_what_comes() && s.returns.stayed() >= STAYED_IN && !s.reads_again();
         willing && self.is_far(f) && LARGE * s.request <= self.share_asked_for(f)
     }
 
@@ -382,6 +384,7 @@ mod tests {
     use crate::wave::devices::device::tests::{gliding, play};
     use crate::wave::memory::shares::AHEAD_MIN;
     use crate::wave::streams::pace::Pace;
+    use crate::wave::streams::returns::Returns;
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::streams::stream::{Course, Stream};
     use crate::wave::windows::runs::{Noted, Way};
@@ -574,7 +577,7 @@ mod tests {
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
             wave.queue(0).turn_of(sid);
-            wave.streams.get_mut(sid).unwrap().turn = 1;
+            wave.streams.get_mut(sid).unwrap().returns.begins_with(1);
             if meanwhile {
                 let other = wave.streams.add(Stream::seed(FileId(0), 9000, 1, Nanos(0))).unwrap();
                 wave.queue(0).turn_of(other);
@@ -598,7 +601,7 @@ mod tests {
             wave.counters.pages_used = 100_000;
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
-            s.stayed_in = stayed_in;
+            s.returns = Returns::stayed_for(stayed_in);
             ended.iter().for_each(|&pages| wave.witness(FileId(0), Way::Up, pages, Noted::NotYet));
             wave.target(sid, Why("R2 next"), 400)
         };
@@ -640,7 +643,7 @@ mod tests {
             wave.counters.pages_used = 100_000;
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request) = (4096, 1744 / request, request);
-            (s.next, s.frontier, s.stayed_in) = (2000, 2400, stayed_in);
+            (s.next, s.frontier, s.returns) = (2000, 2400, Returns::stayed_for(stayed_in));
             s.pace = Pace::taking(true);
             wave.ledger.has_unread(s.out() + others);
             let rushes = wave.rushes(wave.streams.get(sid).unwrap());
@@ -668,7 +671,7 @@ mod tests {
                 wave.check();
             }
             let streams = wave.streams.next_few(2);
-            streams.into_iter().map(|s| s.stayed_in).collect::<alloc::vec::Vec<_>>()
+            streams.into_iter().map(|s| s.returns.stayed()).collect::<alloc::vec::Vec<_>>()
         };
         assert_eq!(stayed(2), [5, 5]);
         assert_eq!(stayed(1), [0, 0]);

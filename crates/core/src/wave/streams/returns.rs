@@ -1,0 +1,83 @@
+//! R2, R3: how a stream's reader comes back to it, and what was read meanwhile: by him, of its file, and of its device.
+//!
+//! ```text
+//! he reads here, here, here                  stayed in it twice in a row
+//! he reads here, elsewhere, here             not stayed in it
+//! 400 reads of the file between two of his   may be chance, in a file so small that as many at random come to where he was (in_step.rs)
+//! nobody else read on the device meanwhile   the turn is still the one that the stream began with: he is alone there (glides.rs)
+//! ```
+
+/// The latest read of one stream, among those of others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::wave) struct Returns {
+    /// Told reads in a row that its reader made here, and nowhere else meanwhile.
+    stayed: u8,
+    /// The turn among the streams of its device that it began with; 0 since it has waited as long as for a read elsewhere (R3).
+    turn: u64,
+    /// Which read of its file, of those that were told, was its latest; 0 for none,
+    told: u64,
+    /// and whether that may have been chance (R2).
+    by_chance: bool,
+}
+
+impl Returns {
+    /// Its reader has made a read of it that is number `told` of its file, and the one before here too if he `stayed`. Returns the number of reads
+    /// told from its latest one to this; `None` if this is the first.
+    pub(in crate::wave) fn told(&mut self, told: u64, stayed: bool) -> Option<u64> {
+        self.stayed = if stayed { self.stayed.saturating_add(1) } else { 0 };
+        let before = core::mem::replace(&mut self.told, told);
+        (before > 0).then(|| told - before)
+    }
+
+    /// Whether that may have been chance.
+    pub(in crate::wave) fn came_by_chance(&mut self, by_chance: bool) {
+        self.by_chance = by_chance;
+    }
+
+    /// Whether his latest read may have been chance.
+    pub(in crate::wave) fn by_chance(&self) -> bool {
+        self.by_chance
+    }
+
+    /// Told reads in a row that he made here, and nowhere else meanwhile.
+    pub(in crate::wave) fn stayed(&self) -> u8 {
+        self.stayed
+    }
+
+    /// It begins with this turn of its device.
+    pub(in crate::wave) fn begins_with(&mut self, turn: u64) {
+        self.turn = turn;
+    }
+
+    /// He waited as long as a read elsewhere takes: somebody of whom nobody hears moves the head.
+    pub(in crate::wave) fn is_disturbed(&mut self) {
+        self.turn = 0;
+    }
+
+    /// The turn that it began with; 0 if it was disturbed since.
+    pub(in crate::wave) fn turn(&self) -> u64 {
+        self.turn
+    }
+}
+
+#[cfg(test)]
+pub(in crate::wave) mod tests {
+    use super::*;
+
+    impl Returns {
+        /// Of a reader who stayed for so many reads.
+        pub(in crate::wave) fn stayed_for(stayed: u8) -> Self {
+            Self { stayed, ..Self::default() }
+        }
+    }
+
+    #[test]
+    fn who_reads_elsewhere_has_not_stayed() {
+        let mut returns = Returns::default();
+        let told = [(1, false), (2, true), (3, true), (403, false)].map(|(told, stayed)| {
+            let since = returns.told(told, stayed);
+            (since, returns.stayed())
+        });
+        assert_eq!(told, [(None, 0), (Some(1), 1), (Some(1), 2), (Some(400), 0)]);
+    }
+}
