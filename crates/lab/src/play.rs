@@ -28,9 +28,9 @@ const FETCH_NS: u64 = 8_000;
 const FETCH_PAGE_NS: u64 = 500;
 /// Quiet reads are noted by leaves of so many pages.
 const LEAF_PAGES: u64 = 64;
-/// Leaves without quiet reads at which a driver looks no farther around a read.
+/// Leaves without quiet reads at which a driver looks no farther around a read: as many as for the agent.
 const LEAVES_UNREAD: u32 = 2;
-/// So often a driver looks at all that was read quietly.
+/// So often a driver looks at all that was read quietly: as often as the agent (steer's housekeeping).
 const HOUSEKEEPING_NS: u64 = 100_000_000;
 /// What one read costs the reader, and each page of it.
 const READ_NS: u64 = 700;

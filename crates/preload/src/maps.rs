@@ -22,7 +22,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::state::{self, Standing};
 use crate::sys;
 
+/// Mappings that are watched at once in a process; others are as they were.
 const MAPS_MAX: usize = 1024;
+/// Bytes of a page.
 const PAGE: u64 = 4096;
 
 /// We told the kernel that touches are random there.

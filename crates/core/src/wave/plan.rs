@@ -9,13 +9,14 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
-use crate::wave::memory::shares::AHEAD_MIN;
+use crate::wave::memory::shares::{AHEAD_MIN, first_window};
 use crate::wave::requests::queue::Queue;
 use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::in_step::by_chance;
 use crate::wave::windows::needed::Order;
+use crate::wave::windows::passes::Seen;
 use crate::wave::windows::reach::PROMISE;
 use crate::wave::windows::runs::Way;
 use crate::wave::{Advice, Look, Turn, Wanted, Wave};
@@ -98,12 +99,12 @@ impl Wave {
         }
         let stream = match place {
             Place::Continues(sid) => {
-                self.pass_marks(sid, pages, marked > 0, true);
+                self.pass_marks(sid, pages, Seen::Read { marked: marked > 0 });
                 self.advance(now, sid, pages);
                 Some(sid)
             }
             Place::Repeats(sid) => {
-                self.pass_marks(sid, pages, marked > 0, true);
+                self.pass_marks(sid, pages, Seen::Read { marked: marked > 0 });
                 Some(sid)
             }
             Place::History(history) => self.resume(now, id, pages, history),
@@ -231,7 +232,7 @@ impl Wave {
                 // Who reads again where he was with his second read is counted once.
                 let counted = early && s.waits.opens_early();
                 if s.ahead == 0 {
-                    s.ahead = (4 * s.request).max(AHEAD_MIN);
+                    s.ahead = first_window(s.request);
                 }
                 let why = if opens { Why("R3 waited") } else { Why("R2 next") };
                 let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
@@ -420,7 +421,7 @@ impl Wave {
         let (ahead, why, pattern) = match known {
             Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
             _ if f.said.in_order() || pages.start.0 == 0 && known.is_none() => {
-                ((4 * n).max(AHEAD_MIN), Why("R1 start"), Pattern::Initial)
+                (first_window(n), Why("R1 start"), Pattern::Initial)
             }
             _ => (0, Why("R11"), Pattern::Cluster),
         };

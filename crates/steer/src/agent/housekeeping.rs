@@ -16,10 +16,13 @@ use crate::segment::monotonic_ns;
 
 /// A descriptor of ours that is left alone so long is closed, and sooner if the program has closed the file.
 const IDLE_NS: u64 = 1_000_000_000;
+/// So often what was read quietly is harvested, and descriptors are closed; the lab's player does it as often (play.rs). It is how late the
+/// brain may be told of a read that found its pages; a mark is told at once.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
 /// Windows that wait to be read are looked after no more often than this, and so many at a time.
 const LOOK_AFTER_NS_MIN: u64 = 5_000_000;
 const WINDOWS_LOOKED_AFTER: usize = 256;
+/// So often it is looked up how much memory there is.
 const MEMORY_NS: u64 = 1_000_000_000;
 /// Leaves harvested in one housekeeping: 65,536 are all.
 const HARVEST_MAX: usize = 8192;

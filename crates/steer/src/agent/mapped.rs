@@ -43,8 +43,11 @@ const UNTOLD_MIN: u64 = 8;
 const VAIN_TOUCHES: u32 = 64;
 /// On a device faster than this; a slower one leaves us all the time that we want.
 const FAST_NS: u64 = 1_000_000;
+/// Of so many touches that stand alone,
 const ALONE_OF: u32 = 64;
+/// so many are told.
 const ALONE_TOLD: u32 = 8;
+/// A touch is near another that is no more pages than this from it.
 const BESIDE: u64 = 2;
 /// A page that has not come after so long is not waited for any more.
 const GIVEN_UP_NS: u64 = 2_000_000_000;

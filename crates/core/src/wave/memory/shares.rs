@@ -47,6 +47,11 @@ pub(in crate::wave) const SPECULATION_MAX: u64 = 9830;
 /// No rule wants less ahead of a stream than this.
 pub(in crate::wave) const AHEAD_MIN: u64 = 4;
 
+/// What is fetched ahead first of who reads so many pages: four times as much (R1).
+pub(in crate::wave) fn first_window(request: u64) -> u64 {
+    (4 * request).max(AHEAD_MIN)
+}
+
 impl File {
     /// Whether what a stream read last was bought (R11).
     fn is_in_bought(&self, s: &Stream) -> bool {

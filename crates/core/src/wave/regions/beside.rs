@@ -34,7 +34,7 @@ const PLACES_MAX: usize = 32;
 
 /// A place of which something was bought.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Spot {
     /// What was bought first, and with what lies beside it.
     first: Extent,
     all: Extent,
@@ -49,7 +49,7 @@ struct Place {
 
 /// What was bought of a file of late.
 #[derive(Clone, Debug, Default)]
-pub(in crate::wave) struct Places(VecDeque<Place>);
+pub(in crate::wave) struct Places(VecDeque<Spot>);
 
 /// What is to be bought beside a place.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Places {
             self.0.pop_front();
         }
         let (apart, for_each) = (pages.count.0 / count.max(1), pages.count.0 / pages_read.max(1));
-        self.0.push_back(Place { first: pages, all: pages, apart, for_each, paid_ns: 0, seen: now });
+        self.0.push_back(Spot { first: pages, all: pages, apart, for_each, paid_ns: 0, seen: now });
     }
 
     /// What a read of `pages`, number `now`, would have bought beside the latest such place, no more than `most` pages and those that it reads
@@ -83,7 +83,7 @@ impl Places {
         end_of_file: u64,
         most: u64,
     ) -> Option<Beside> {
-        let place = |(place, p): (usize, &Place)| {
+        let place = |(place, p): (usize, &Spot)| {
             let near = p.all.count.0 / NEAR;
             if (now - p.seen).saturating_mul(2 * near).saturating_mul(CHANCE) > end_of_file {
                 return None;

@@ -17,8 +17,8 @@
 //! What nobody waits for is held back where readers fill the device by themselves (queue.rs): it would come no sooner than they come for it, and they
 //! later. While half of the memory is out unread, seven eighths where requests overlap, no window is begun.
 //!
-//! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: 300 streams of
-//! 100 KB/s in 128 MiB on a disk get all of their 30 MB/s instead of 27.2 (T15).
+//! On a head, where a window may wait for long, its end is moved on first by what its reader has read meanwhile: else 300 streams of
+//! 100 KB/s in 128 MiB would be brought less than they read with each way.
 
 use crate::decision::Pattern;
 use crate::table::PageBit;

@@ -1,13 +1,14 @@
 //! R5: who reads a file block after block, and each block in another order than the file's.
 //!
-//! A run that comes to what was read has nowhere to go. If its reader is next heard of on its other side, no farther off than it is long, he goes
-//! that way by blocks: upwards, if he reads each downwards; downwards, if he reads each upwards, and three begin equally far apart, for runs upwards
-//! come to what was read by chance as well. From then on he is one stream. It has come to the first page that was not read, and a read that lies no
+//! A run that comes to what was read has nowhere to go. If its reader is next heard of on its other side, no farther off than it may be long (one
+//! page in four is told at least, so four times as far as it is known to have come), he goes that way by blocks: upwards, if he reads each
+//! downwards; downwards, if he reads each upwards, and three begin equally far apart, for runs upwards come to what was read by chance as well.
+//! From then on he is one stream. It has come to the first page that was not read, and a read that lies no
 //! more than a block from there belongs to it.
 //!
 //! ```text
 //! read 1003 1002 1001 1000        1007 1006 1005 1004        1011
-//!      a run down, from chance         it comes down to 1003     above it, by no more than it is long: a stream
+//!      a run down, from chance         it comes down to 1003     above it, by 4, no more than 16: a stream
 //!                                                                that has come to 1008, and reads blocks of 4
 //! read 1010 1009                  of its block: nothing moves, 1008 was not read
 //! read 1008                       all up to 1011 was read: it has come to 1012
@@ -34,7 +35,7 @@ const TOLD: u64 = 4;
 
 impl Wave {
     /// Where a read of `actor` belongs that was found at `place`: to the next of his blocks, if the run that he was in before came to what was read,
-    /// and this lies on the other side of that run by no more than it is long. O(log streams + pages of a block / 64).
+    /// and this lies on the other side of that run by no more than [`TOLD`] times what was told of it. O(log streams + pages of a block / 64).
     pub(in crate::wave) fn next_block(
         &mut self,
         now: Nanos,

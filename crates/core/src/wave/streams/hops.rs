@@ -25,9 +25,9 @@ use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::Course;
 
 /// Hops in a row that may be chance, where each saves a way of a head, or all that was read of late lies in one order;
-const CHANCE: u8 = 3;
+const HOPS: u8 = 3;
 /// and elsewhere.
-const CHANCE_ELSEWHERE: u8 = 5;
+const HOPS_ELSEWHERE: u8 = 5;
 /// Reads that lie in one order, near or far, which is no chance.
 const SCAN: usize = 6;
 /// Of what the device carries while a read elsewhere waits, so much may lie between two runs, in eighths.
@@ -60,7 +60,7 @@ impl Wave {
         let hops = if gap.is_some() { before.saturating_add(step) } else { 0 };
         let sorted = |later: &u64, before: &u64| if step > 0 { later > before } else { later < before };
         let scans = || latest.strays.all().get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted));
-        let chance = if head || scans() { CHANCE } else { CHANCE_ELSEWHERE };
+        let chance = if head || scans() { HOPS } else { HOPS_ELSEWHERE };
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.hops = hops;
         }

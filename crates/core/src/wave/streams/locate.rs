@@ -24,8 +24,8 @@ use crate::wave::streams::stream::{Course, Stream, StreamId, UNTOLD_MAX};
 use crate::wave::stride::columns::Column;
 use crate::wave::{File, Latest, Wave};
 
-/// Predecessors looked at before a read is called a stray: random reads may lie between a stream and its window's end.
-const LOOKS_MAX: usize = 4;
+/// Expectations below a read that are tried before it is called a stray: random reads may lie between a stream and its window's end.
+const TRIED_MAX: usize = 4;
 /// Pages by which a read may lie beside a run of a stride and belong to it, since reads are not aligned.
 const PLAY: u64 = 1;
 /// Runs of a stride that may have been read quietly since the last that was told.
@@ -100,8 +100,8 @@ impl File {
 
     /// Strides expected around a page, give or take one: the nearest below, then the nearest above.
     pub(in crate::wave) fn strides_near(&self, page: u64) -> impl Iterator<Item = StreamId> + '_ {
-        let below = self.expected.strides().range(..=page.saturating_add(1)).rev().take(LOOKS_MAX);
-        let above = self.expected.strides().range(page..).take(LOOKS_MAX);
+        let below = self.expected.strides().range(..=page.saturating_add(1)).rev().take(TRIED_MAX);
+        let above = self.expected.strides().range(page..).take(TRIED_MAX);
         below.chain(above).map(|(_, &sid)| sid)
     }
 }
@@ -114,7 +114,7 @@ impl Wave {
             return Place::Repeats(sid);
         }
         // Upwards: the streams expected at or before q, nearest first.
-        for (&next, &sid) in f.expected.up().range(..=q).rev().take(LOOKS_MAX) {
+        for (&next, &sid) in f.expected.up().range(..=q).rev().take(TRIED_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
             let slack = s.manner.slack(s.out());
             let reach = match s.course {

@@ -15,6 +15,7 @@ use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::wave::Wave;
 use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::windows::passes::Seen;
 
 /// What is told of the reads of one file.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +86,7 @@ impl Wave {
     /// R2: a mark was passed unseen. Whose it was has come so far; a seed for which something was fetched has gone on.
     fn passed(&mut self, now: Nanos, id: FileId, pages: Extent) -> Option<StreamId> {
         let (&next, &sid) = self.files.get(&id)?.expected.up().range(..=pages.start.0).next_back()?;
-        self.pass_marks(sid, pages, true, false);
+        self.pass_marks(sid, pages, Seen::Mark);
         let f = self.files.get_mut(&id)?;
         let s = self.streams.get_mut(sid).filter(|s| pages.start.0 < s.frontier)?;
         match s.course {

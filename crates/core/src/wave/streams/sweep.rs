@@ -28,8 +28,8 @@ const LATENCY_UNKNOWN: Nanos = Nanos::from_ms(50);
 const SEED: u64 = 64;
 /// Latencies from one look at a stream to the next, and for which who was overtaken is left.
 const OVERTAKEN: u64 = 2;
-/// Looks that a read may cost.
-const LOOKS_MAX: usize = 3;
+/// Streams that one read may have to look at, whether they have ended.
+const SWEPT_MAX: usize = 3;
 /// Entries beside two a stream.
 const SPARE: usize = 64;
 
@@ -82,7 +82,7 @@ impl Wave {
     /// Ends streams that nobody has touched for longer than their patience; and those with pages ahead of them not before it is told what
     /// they read without a word, unless they were heard elsewhere.
     pub(in crate::wave) fn sweep(&mut self, now: Nanos) {
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SWEPT_MAX {
             let Some(&Reverse((due, sid))) = self.silent.peek().filter(|entry| entry.0.0 <= now) else {
                 return;
             };

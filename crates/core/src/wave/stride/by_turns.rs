@@ -11,7 +11,7 @@
 //!
 //! Reads at random meet so by chance, the more often the thicker they lie. Where they are `period` pages apart, the next lies at the right
 //! place, give or take a page, once in `period / 3`; and `m` of them were made in this order once in `m!`. Enough steps are asked for that
-//! no more than one such row in [`CHANCE`] is a coincidence:
+//! no more than one such row in [`COINCIDENCE`] is a coincidence:
 //!
 //! ```text
 //! period   256     three steps after one another     (256/3)^2 * 2!  = 14,563
@@ -24,7 +24,7 @@ use crate::wave::Wave;
 use crate::wave::streams::stream::Course;
 
 /// Strides that are none: one of so many.
-const CHANCE: u64 = 4096;
+const COINCIDENCE: u64 = 4096;
 /// Steps that are looked at; with any period of three pages or more they are enough.
 const STEPS_MAX: u64 = 12;
 
@@ -65,7 +65,7 @@ pub(in crate::wave) fn reads_of(
 ) -> Option<u64> {
     let (mut at, mut newer) = (nearest, serial(nearest)?);
     let (mut odds, mut steps) = (1, 1);
-    while odds < CHANCE {
+    while odds < COINCIDENCE {
         if steps == STEPS_MAX {
             return None;
         }

@@ -46,7 +46,7 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::wave::devices::device::{Device, PIECE_MIN};
-use crate::wave::memory::shares::{AHEAD_MIN, SPECULATION_MAX, UNITS_FIRST};
+use crate::wave::memory::shares::{SPECULATION_MAX, UNITS_FIRST, first_window};
 use crate::wave::plan::whole;
 use crate::wave::requests::queue::{Turn, Wanted};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
@@ -62,7 +62,7 @@ const FIRST_RUNS: u64 = 4;
 /// One in so many of the requests that a device takes at once is left to reads that nobody foresaw: 4 of 64 on s3.
 const LEFT_FREE: u64 = 16;
 /// Periods on either side of three reads in which nobody read of late, if they are more than chance.
-const ALONE: i64 = 8;
+const CLEAR_PERIODS: i64 = 8;
 /// Reads that make a stride.
 pub(in crate::wave) const STRIDE_READS: u64 = 3;
 
@@ -84,7 +84,7 @@ impl File {
     /// chance.
     fn alone(&self, next: u64, period: i64) -> bool {
         let at = |periods: i64| next.saturating_add_signed(periods.saturating_mul(period));
-        let (one, other) = (at(-(STRIDE_READS as i64) - ALONE), at(ALONE));
+        let (one, other) = (at(-(STRIDE_READS as i64) - CLEAR_PERIODS), at(CLEAR_PERIODS));
         let own = |page: u64| (1..=STRIDE_READS as i64).any(|read| at(-read).abs_diff(page) <= 1);
         self.expected.down().range(one.min(other)..=one.max(other)).all(|(&page, _)| own(page))
     }
@@ -245,7 +245,7 @@ impl Wave {
         let Some(sid) = sid else { return };
         let Some(s) = self.streams.get_mut(sid) else { return };
         if s.ahead == 0 {
-            s.ahead = (4 * run.count.0).max(AHEAD_MIN);
+            s.ahead = first_window(run.count.0);
         }
         self.plan_stream(now, sid, read, Why("R4 rows of a stride"));
     }

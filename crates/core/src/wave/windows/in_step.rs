@@ -22,7 +22,7 @@
 use crate::decision::{Pattern, Why};
 use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::wave::Wave;
-use crate::wave::memory::shares::AHEAD_MIN;
+use crate::wave::memory::shares::first_window;
 use crate::wave::plan::Asked;
 use crate::wave::streams::stream::{Course, Stream, StreamId, Streams};
 use crate::wave::windows::reach::FEW;
@@ -42,14 +42,14 @@ const NEAR_MAX: u64 = 64;
 /// Seeds in a row that did not go on, after which runs are over.
 const LATEST: u64 = 8;
 /// Once in so many times it may be chance that somebody comes back, and is taken for it.
-const CHANCE: u64 = 64;
+const BACK_BY_CHANCE: u64 = 64;
 
 /// R2: whether a reader may have come back to a run by chance, after so many reads of a file of `end` pages: as many at random come to the
-/// `count` pages behind a run once in [`CHANCE`] times. Who reads each block of a file once, in random order, comes to all of them in the end.
+/// `count` pages behind a run once in [`BACK_BY_CHANCE`] times. Who reads each block of a file once, in random order, comes to all of them in the end.
 ///
 /// A file of 1 GiB is 262,144 pages: reads of four pages are a run of their own up to 1,024 reads later. 512 streams in turn are.
 pub(in crate::wave) fn by_chance(reads: u64, count: u64, end: u64) -> bool {
-    reads.saturating_mul(count).saturating_mul(CHANCE) > end
+    reads.saturating_mul(count).saturating_mul(BACK_BY_CHANCE) > end
 }
 
 /// The seeds of one file, in the order in which they were sown, and what became of them.
@@ -182,7 +182,7 @@ impl Wave {
     pub(in crate::wave) fn open_seed(&mut self, now: Nanos, sid: StreamId, pages: Extent, why: Why) {
         let waits = |s: &&mut Stream| s.course == Course::Seed && s.ahead == 0;
         let Some(s) = self.streams.get_mut(sid).filter(waits) else { return };
-        s.ahead = (4 * s.request).max(AHEAD_MIN);
+        s.ahead = first_window(s.request);
         let (id, start, ahead, next) = (s.file, s.frontier, s.ahead, s.next);
         let end = next + ahead.min(self.speculation_share(&self.files[&id]));
         let Some(s) = self.streams.get_mut(sid) else { return };

@@ -24,6 +24,15 @@ const MARKS_MAX: u32 = 64;
 /// What is passed costs more if it takes so many quarters of the waits: where the two are near one another, going on is the surer way.
 const QUARTERS: u64 = 5;
 
+/// How it became known that a reader came by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::wave) enum Seen {
+    /// His read was told; there was a mark in it, or not.
+    Read { marked: bool },
+    /// Nobody told of the read, but a mark in it was read.
+    Mark,
+}
+
 /// The marks that a stream's reader came by, and what he read meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passes {
@@ -57,7 +66,7 @@ impl Passes {
 
 impl Wave {
     /// R2: which marks a read of a stream has passed, and whether it told of one; what is left of the one before is none.
-    pub(in crate::wave) fn pass_marks(&mut self, sid: StreamId, pages: Extent, heard: bool, told: bool) {
+    pub(in crate::wave) fn pass_marks(&mut self, sid: StreamId, pages: Extent, seen: Seen) {
         let Some(s) = self.streams.get_mut(sid).filter(|s| s.manner.block() == 0) else { return };
         let (from, to) = (pages.start.0, pages.end().0);
         let (passed, comes_back, before) = match s.course {
@@ -69,7 +78,11 @@ impl Wave {
         let Some(f) = self.files.get(&s.file).filter(|f| !f.told.all()) else { return };
         let whole = |mark: &Extent| mark.start.0 != s.next && mark.end().0 != s.next;
         let unheard = f.unheard(passed, before).filter(whole).count();
-        s.manner.passes_mut().read(told.then_some(pages.count.0), unheard as u64, heard || comes_back);
+        let (told, heard) = match seen {
+            Seen::Read { marked } => (Some(pages.count.0), marked),
+            Seen::Mark => (None, true),
+        };
+        s.manner.passes_mut().read(told, unheard as u64, heard || comes_back);
     }
 
     /// R2: whether its reader passes more than his reads would wait for, each by itself.

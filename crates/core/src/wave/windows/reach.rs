@@ -252,7 +252,7 @@ impl Wave {
     }
 
     /// What a stream may have ahead of it whose reader rushes: half as much again as its share, as far as others have left it of three quarters of
-    /// memory. 1,536 pages for one reader of s3 in 8 MiB, where half is 1,024; he reads in 1.4 s what takes 2.0 otherwise.
+    /// memory. 1,536 pages for one reader of s3 in 8 MiB, where half is 1,024.
     fn lent(&self, s: &Stream, share: u64) -> u64 {
         let left = self.room_of_who_rushes().saturating_sub(self.out_of_others(s));
         (share * 3 / 2).min(left).max(share)
