@@ -19,7 +19,7 @@ use crate::wave::windows::needed::Order;
 use crate::wave::windows::passes::Seen;
 use crate::wave::windows::reach::PROMISE;
 use crate::wave::windows::runs::Way;
-use crate::wave::{Advice, Look, Turn, Wanted, Wave};
+use crate::wave::{Advice, Latest, Look, Turn, Wanted, Wave};
 use crate::window::Window;
 
 /// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
@@ -82,17 +82,7 @@ impl Wave {
         self.remember(actor, id, pages, None);
         let missing = pages.count.0 - self.files[&id].table.resident(pages).0;
         self.trials.missed(missing);
-        let device = self.files[&id].device;
-        let lacking = pages.count.0 - self.files[&id].table.count(PageBit::Present, pages).0;
-        if lacking > 0
-            && let Some(queue) = self.queues.get_mut(&device)
-            && queue.lacking.len() < WAITING_MAX
-        {
-            queue.lacking.insert(actor, lacking);
-            if missing > 0 {
-                queue.waiting.insert(actor);
-            }
-        }
+        self.lacks(id, actor, pages, missing);
         let useful = self.use_pages(id, pages);
         if place == Place::Stray {
             self.ledger.dead_no_more(useful);
@@ -110,18 +100,8 @@ impl Wave {
             Place::History(history) => self.resume(now, id, pages, history),
             Place::Stray => self.begin(now, id, pages, actor, looks),
         };
-        if let Some(sid) = stream
-            && let (Some(s), Some(f)) = (self.streams.get_mut(sid), self.files.get_mut(&id))
-        {
-            let since = s.returns.told(f.told.count(), was_in == Some(sid));
-            let since = since.filter(|_| matches!(place, Place::Continues(_)));
-            s.returns.came_by_chance(since.is_some_and(|reads| by_chance(reads, pages.count.0, f.end)));
-            let unasked = s.frontier == s.next;
-            s.robbed.is_trodden(missing + useful == 0 || unasked && f.table.present(PageIndex(s.next)));
-            let turn = self.queues.get_mut(&device).map_or(0, |queue| queue.turn_of(sid));
-            if s.reads <= 1 {
-                s.returns.begins_with(turn);
-            }
+        if let Some(sid) = stream {
+            self.told_of(sid, pages, place, was_in, missing + useful);
         }
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.stream = stream;
@@ -140,6 +120,36 @@ impl Wave {
             self.plan_looked(now, look, pages);
         }
         self.sweep(now);
+    }
+
+    /// `actor` reads pages of which so many are `missing`: he waits for those, and for what is under way.
+    fn lacks(&mut self, id: FileId, actor: u32, pages: Extent, missing: u64) {
+        let device = self.files[&id].device;
+        let lacking = pages.count.0 - self.files[&id].table.count(PageBit::Present, pages).0;
+        if lacking > 0
+            && let Some(queue) = self.queues.get_mut(&device)
+            && queue.lacking.len() < WAITING_MAX
+        {
+            queue.lacking.insert(actor, lacking);
+            if missing > 0 {
+                queue.waiting.insert(actor);
+            }
+        }
+    }
+
+    /// A read of a stream was told, by a reader who had been in `was_in` before; so many of its pages were missing, or fetched for it.
+    fn told_of(&mut self, sid: StreamId, pages: Extent, place: Place, was_in: Option<StreamId>, own: u64) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let Some(f) = self.files.get_mut(&s.file) else { return };
+        let since = s.returns.told(f.told.count(), was_in == Some(sid));
+        let since = since.filter(|_| matches!(place, Place::Continues(_)));
+        s.returns.came_by_chance(since.is_some_and(|reads| by_chance(reads, pages.count.0, f.end)));
+        let unasked = s.frontier == s.next;
+        s.robbed.is_trodden(own == 0 || unasked && f.table.present(PageIndex(s.next)));
+        let turn = self.queues.get_mut(&f.device).map_or(0, |queue| queue.turn_of(sid));
+        if s.reads <= 1 {
+            s.returns.begins_with(turn);
+        }
     }
 
     /// R9: where looks are believed, what lies between is fetched at the look.
@@ -205,59 +215,81 @@ impl Wave {
                     self.sow(now, id, pages, Some(actor));
                 }
             }
-            Course::Forward | Course::Backward => {
-                let established = matches!(place, Place::Continues(_)) && s.reads > 2;
-                if missing > 0 {
-                    self.promote(id, pages.start.0);
-                }
-                // A page of a stream that is read again, and is gone, is no stray.
-                if !established && missing > 0 && !matches!(place, Place::Repeats(_)) {
-                    self.rent(now, id, pages);
-                }
-                self.pace(now, sid);
-                let Some(s) = self.streams.get(sid) else { return };
-                let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
-                let looks_back = s.looks_back() && self.is_head(&self.files[&id]);
-                let chance = s.returns.by_chance() || !established && self.files[&id].seeds.coincide();
-                if chance || looks_back || self.outlived(s, came_to.0) {
-                    return;
-                }
-                let early = missing > 0
-                    && s.waits.first_missed()
-                    && s.reads == 2
-                    && self.opens_early(&self.files[&id], s);
-                let opens = missing > 0 && established || early;
-                let Some(s) = self.streams.get_mut(sid) else { return };
-                s.robbed.is_over();
-                // Who reads again where he was with his second read is counted once.
-                let counted = early && s.waits.opens_early();
-                if s.ahead == 0 {
-                    s.ahead = first_window(s.request);
-                }
-                let why = if opens { Why("R3 waited") } else { Why("R2 next") };
-                let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
-                if counted && let Some(f) = self.files.get_mut(&id) {
-                    f.taught.opened_early();
-                }
-                if opens {
-                    self.ask_again(sid);
-                    self.grow(sid);
-                }
-                self.plan_stream(now, sid, pages, why);
-                if opens {
-                    self.plan_sisters(now, sid, pages);
-                }
-                if !established {
-                    // Who reads on at once goes no round.
-                    let stays = self.streams.get(sid).is_some_and(|s| s.returns.stayed() > 0);
-                    if !stays || !self.files[&id].has_one_reader() {
-                        self.open_in_step(now, id, pages);
-                    }
-                    if !matches!(place, Place::Repeats(_)) {
-                        self.open_rows(now, id, pages, actor, matches!(place, Place::History(_)));
-                    }
-                }
-            }
+            Course::Forward | Course::Backward => self.plan_run(now, sid, pages, (place, actor), missing),
+        }
+    }
+
+    /// R2, R3, R4: the read of a run: what is ahead of it is pushed on, unless chance has brought it there.
+    fn plan_run(
+        &mut self,
+        now: Nanos,
+        sid: StreamId,
+        pages: Extent,
+        (place, actor): (Place, u32),
+        missing: u64,
+    ) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let id = s.file;
+        let established = matches!(place, Place::Continues(_)) && s.reads > 2;
+        if missing > 0 {
+            self.promote(id, pages.start.0);
+        }
+        // A page of a stream that is read again, and is gone, is no stray.
+        if !established && missing > 0 && !matches!(place, Place::Repeats(_)) {
+            self.rent(now, id, pages);
+        }
+        self.pace(now, sid);
+        let Some(s) = self.streams.get(sid) else { return };
+        let came_to = if s.course == Course::Backward { pages.end() } else { pages.start };
+        let looks_back = s.looks_back() && self.is_head(&self.files[&id]);
+        let chance = s.returns.by_chance() || !established && self.files[&id].seeds.coincide();
+        if chance || looks_back || self.outlived(s, came_to.0) {
+            return;
+        }
+        let early =
+            missing > 0 && s.waits.first_missed() && s.reads == 2 && self.opens_early(&self.files[&id], s);
+        let opens = missing > 0 && established || early;
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        s.robbed.is_over();
+        // Who reads again where he was with his second read is counted once.
+        let counted = early && s.waits.opens_early();
+        if s.ahead == 0 {
+            s.ahead = first_window(s.request);
+        }
+        let why = if opens { Why("R3 waited") } else { Why("R2 next") };
+        let why = if matches!(place, Place::History(_)) { Why("R4 context") } else { why };
+        if counted && let Some(f) = self.files.get_mut(&id) {
+            f.taught.opened_early();
+        }
+        if opens {
+            self.ask_again(sid);
+            self.grow(sid);
+        }
+        self.plan_stream(now, sid, pages, why);
+        if opens {
+            self.plan_sisters(now, sid, pages);
+        }
+        if !established {
+            self.open_others(now, sid, id, pages, (place, actor));
+        }
+    }
+
+    /// R7, R10: a run goes on: others are opened that go in step with it, and the rows behind if it is the row of a matrix.
+    fn open_others(
+        &mut self,
+        now: Nanos,
+        sid: StreamId,
+        id: FileId,
+        pages: Extent,
+        (place, actor): (Place, u32),
+    ) {
+        // Who reads on at once goes no round.
+        let stays = self.streams.get(sid).is_some_and(|s| s.returns.stayed() > 0);
+        if !stays || !self.files[&id].has_one_reader() {
+            self.open_in_step(now, id, pages);
+        }
+        if !matches!(place, Place::Repeats(_)) {
+            self.open_rows(now, id, pages, actor, matches!(place, Place::History(_)));
         }
     }
 
@@ -310,31 +342,7 @@ impl Wave {
         self.counters.stalls += 1;
         self.counters.stalled_ns += took.0;
         self.epochs.waited(took);
-        if latest.missing == pages.count.0
-            && let Some(queue) = self.queues.get_mut(&device)
-            && pages.count <= queue.reader_max
-        {
-            // Where others wait too, a time says more of them than of the device, unless it is the shortest so far.
-            let news = queue.device.latency().is_none_or(|latency| took < latency);
-            if queue.waiting.is_empty() || news {
-                queue.device.timed(now, pages.count.bytes(), took);
-                // A head that stood before it went nowhere: what it took tells of no way.
-                let glided = queue.device.glided(pages.count.bytes(), took, latest.behind);
-                let seed = |s: &Stream| s.course == Course::Seed;
-                if !glided && latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
-                    queue.device.timed_alone(took);
-                }
-            }
-        }
-        // Who reads on tells whether he has to wait, also where a page of what he reads was there.
-        let reads_on = latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(|s| s.reads > 1);
-        if latest.missing > 0
-            && reads_on
-            && let Some(queue) = self.queues.get_mut(&device)
-        {
-            let all = latest.missing == pages.count.0 && queue.waiting.is_empty();
-            queue.device.read_on(PageCount(latest.missing).bytes(), took, all);
-        }
+        self.time(now, device, pages, latest, took);
         let Some(sid) = latest.stream else { return };
         let began = Nanos(now.0.saturating_sub(took.0 + took.0 / 4 + LOOK_NS));
         let late = self
@@ -368,6 +376,35 @@ impl Wave {
                 self.plan_stride(now, sid, pages);
             }
             _ => {}
+        }
+    }
+
+    /// A wait times the device, where all that was waited for had to be brought; and says whether who reads on waits for it.
+    fn time(&mut self, now: Nanos, device: u64, pages: Extent, latest: Latest, took: Nanos) {
+        if latest.missing == pages.count.0
+            && let Some(queue) = self.queues.get_mut(&device)
+            && pages.count <= queue.reader_max
+        {
+            // Where others wait too, a time says more of them than of the device, unless it is the shortest so far.
+            let news = queue.device.latency().is_none_or(|latency| took < latency);
+            if queue.waiting.is_empty() || news {
+                queue.device.timed(now, pages.count.bytes(), took);
+                // A head that stood before it went nowhere: what it took tells of no way.
+                let glided = queue.device.glided(pages.count.bytes(), took, latest.behind);
+                let seed = |s: &Stream| s.course == Course::Seed;
+                if !glided && latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
+                    queue.device.timed_alone(took);
+                }
+            }
+        }
+        // Who reads on tells whether he has to wait, also where a page of what he reads was there.
+        let reads_on = latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(|s| s.reads > 1);
+        if latest.missing > 0
+            && reads_on
+            && let Some(queue) = self.queues.get_mut(&device)
+        {
+            let all = latest.missing == pages.count.0 && queue.waiting.is_empty();
+            queue.device.read_on(PageCount(latest.missing).bytes(), took, all);
         }
     }
 

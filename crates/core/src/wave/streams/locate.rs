@@ -98,6 +98,22 @@ impl File {
         run.map_or(page, |run| run.start.0)
     }
 
+    /// R4: the page before a read was read: the cache remembers what nobody else does.
+    fn remembered(&self, pages: Extent) -> Option<Place> {
+        let q = pages.start.0;
+        let used_before = q > 0 && self.table.has(PageBit::Used, PageIndex(q - 1));
+        if used_before {
+            // What was bought (R11) is there whether anybody read it or not: only what was read is history.
+            let history = if self.told.all() || self.density.was_bought(PageIndex(q - 1)) {
+                q - self.read_from(q, HISTORY_MAX)
+            } else {
+                self.table.history(PageIndex(q), HISTORY_MAX).0
+            };
+            return Some(Place::History(history));
+        }
+        None
+    }
+
     /// Strides expected around a page, give or take one: the nearest below, then the nearest above.
     pub(in crate::wave) fn strides_near(&self, page: u64) -> impl Iterator<Item = StreamId> + '_ {
         let below = self.expected.strides().range(..=page.saturating_add(1)).rev().take(TRIED_MAX);
@@ -107,13 +123,22 @@ impl File {
 }
 
 impl Wave {
+    /// Where a read belongs: to a stream expected at its page, below it or above it; to what is remembered of one; to a stride; or nowhere.
     pub(in crate::wave) fn place(&self, id: FileId, pages: Extent) -> Place {
         let Some(f) = self.files.get(&id) else { return Place::Stray };
-        let (q, n) = (pages.start.0, pages.count.0);
-        if let Some(sid) = self.on_whole_run(f, pages) {
-            return Place::Repeats(sid);
-        }
-        // Upwards: the streams expected at or before q, nearest first.
+        self.on_whole_run(f, pages)
+            .map(Place::Repeats)
+            .or_else(|| self.goes_on_up(f, pages))
+            .or_else(|| self.lies_behind(f, pages))
+            .or_else(|| self.goes_on_down(f, pages))
+            .or_else(|| f.remembered(pages))
+            .or_else(|| self.goes_on_by_stride(f, pages))
+            .unwrap_or(Place::Stray)
+    }
+
+    /// R2: upwards, the streams expected at or before a read, nearest first.
+    fn goes_on_up(&self, f: &File, pages: Extent) -> Option<Place> {
+        let q = pages.start.0;
         for (&next, &sid) in f.expected.up().range(..=q).rev().take(TRIED_MAX) {
             let Some(s) = self.streams.get(sid) else { continue };
             let slack = s.manner.slack(s.out());
@@ -133,21 +158,26 @@ impl Wave {
             let behind = if s.manner.hops() { s.out() } else { slack };
             let near = q == unseen || q - unseen <= behind && !s.manner.overlooks();
             if q <= reach && !skipped && (near || f.read_since(q - 1)) {
-                return Place::Continues(sid);
+                return Some(Place::Continues(sid));
             }
         }
-        // Just behind an expectation: read again, unaligned, retried, or late among reordered ones.
+        None
+    }
+
+    /// R5: just behind an expectation: read again, unaligned, retried, or late among reordered ones.
+    fn lies_behind(&self, f: &File, pages: Extent) -> Option<Place> {
+        let (q, n) = (pages.start.0, pages.count.0);
         if let Some((&next, &sid)) = f.expected.up().range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
         {
             let slack = s.manner.slack_behind(s.out(), s.request);
             if q + n > next && q >= s.first && next - q <= slack.max(n) {
-                return Place::Continues(sid);
+                return Some(Place::Continues(sid));
             }
             // Of several readers one may come to what lies before where another began; who reads alone goes down.
             let late = q >= s.first || s.course == Course::Forward && !f.has_one_reader();
             if q + n <= next && next - q <= slack && late {
-                return Place::Repeats(sid);
+                return Some(Place::Repeats(sid));
             }
             // Told late: what it has read quietly since then has moved its stream on already.
             let since = Extent::between(PageIndex(q), PageIndex(next));
@@ -157,10 +187,16 @@ impl Wave {
                 && f.table.count(PageBit::Used, since) == since.count
                 && f.table.resident(pages) == pages.count
             {
-                return Place::Repeats(sid);
+                return Some(Place::Repeats(sid));
             }
         }
-        // Downwards: the stream whose lowest page is where this read ends, within it where reads are not aligned, or a
+        None
+    }
+
+    /// R6: downwards.
+    fn goes_on_down(&self, f: &File, pages: Extent) -> Option<Place> {
+        let (q, n) = (pages.start.0, pages.count.0);
+        // The stream whose lowest page is where this read ends, within it where reads are not aligned, or a
         // little above.
         if let Some((&low, &sid)) = f.expected.down().range(q + 1..).next()
             && let Some(s) = self.streams.get(sid)
@@ -171,7 +207,7 @@ impl Wave {
                     0
                 }
         {
-            return Place::Continues(sid);
+            return Some(Place::Continues(sid));
         }
         // Just above it: read again, unaligned, or retried.
         if let Some((&low, &sid)) = f.expected.down().range(..=q).next_back()
@@ -180,28 +216,24 @@ impl Wave {
             && q + n <= s.first
             && (s.manner.block() > 0 || f.table.resident(pages) == pages.count)
         {
-            return Place::Repeats(sid);
+            return Some(Place::Repeats(sid));
         }
-        let used_before = q > 0 && f.table.has(PageBit::Used, PageIndex(q - 1));
-        if used_before {
-            // What was bought (R11) is there whether anybody read it or not: only what was read is history.
-            let history = if f.told.all() || f.density.was_bought(PageIndex(q - 1)) {
-                q - f.read_from(q, HISTORY_MAX)
-            } else {
-                f.table.history(PageIndex(q), HISTORY_MAX).0
-            };
-            return Place::History(history);
-        }
-        // Strides; some of the runs may have been read quietly.
+        None
+    }
+
+    /// R7: a stride.
+    fn goes_on_by_stride(&self, f: &File, pages: Extent) -> Option<Place> {
+        let q = pages.start.0;
+        // Some of the runs may have been read quietly.
         for sid in f.strides_near(q) {
             if let Some(s) = self.streams.get(sid)
                 && let Course::Stride { period, .. } = s.course
                 && on_stride(q, s.next, s.frontier, period, PLAY)
             {
-                return Place::Continues(sid);
+                return Some(Place::Continues(sid));
             }
         }
-        Place::Stray
+        None
     }
 
     /// R7: the stride whose latest run was fetched with what its reader reads on behind it, if that holds `pages`; or if they are
@@ -224,7 +256,7 @@ impl Wave {
         let Some(f) = self.files.get_mut(&id) else { return };
         let (was_seed, serial, guessed) = (s.course == Course::Seed, s.begun.serial(), s.ahead > 0);
         let (old_next, old_first) = (s.next, s.first);
-        let mut skipped = (0, 0i64, 0);
+        let mut strode = None;
         let run_before = s.latest_run();
         s.request = n;
         s.touched(now);
@@ -270,7 +302,7 @@ impl Wave {
                 f.expected.expect(Course::Backward, s.next, sid)
             }
             Course::Stride { period, run } => {
-                skipped = (old_next, period, run);
+                strode = Some(Extent::new(old_next, run));
                 f.expected.clear(s.course, old_next);
                 let next = q.checked_add_signed(period).unwrap_or(u64::MAX);
                 s.next = next;
@@ -292,25 +324,8 @@ impl Wave {
                 f.seeds.went_on(serial);
             }
         }
-        // So were the runs of a stride between the one expected and this one.
-        let (from, period, run) = skipped;
-        if period != 0 {
-            let way = q as i64 - from as i64 + PLAY as i64 * period.signum();
-            let runs = ((way / period).max(0) as u64).min(QUIET_MAX);
-            if let Some(s) = self.streams.get_mut(sid) {
-                s.reads += runs;
-            }
-            self.pass_runs(now, id, Extent::new(from, run), period, runs);
-            // Did its reader go on where the run before ended?
-            let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
-            if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
-                s.followed += 1;
-            }
-            // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
-            let before = from.saturating_add_signed(-period);
-            let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
-            let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
-            self.ledger.died(passed);
+        if let Some(expected) = strode {
+            self.strode_to(now, sid, expected, run_before, q);
         }
         // Pages that were passed quietly inside the window were read.
         let passed = match self.streams.get(sid).map(|s| (s.course, s.next)) {
@@ -327,6 +342,27 @@ impl Wave {
             }
         }
         self.mark_active(now, sid);
+    }
+
+    /// R7: a stride has come to page `q`; the runs between the one `expected` and this one were read as well, and `run_before` was its latest.
+    fn strode_to(&mut self, now: Nanos, sid: StreamId, expected: Extent, run_before: Option<Extent>, q: u64) {
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let (id, Course::Stride { period, .. }) = (s.file, s.course) else { return };
+        let from = expected.start.0;
+        let way = q as i64 - from as i64 + PLAY as i64 * period.signum();
+        let runs = ((way / period).max(0) as u64).min(QUIET_MAX);
+        s.reads += runs;
+        self.pass_runs(now, id, expected, period, runs);
+        // Did its reader go on where the run before ended?
+        let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
+        if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
+            s.followed += 1;
+        }
+        // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
+        let before = from.saturating_add_signed(-period);
+        let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
+        let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
+        self.ledger.died(passed);
     }
 
     /// So many runs of a stride were read quietly, `first` and those behind it; [`QUIET_MAX`] are believed.
