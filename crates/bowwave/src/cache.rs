@@ -52,10 +52,7 @@ impl CacheBuilder {
     /// If the ceiling is below 1 MiB, or the system has no address space for it.
     pub fn build(self) -> io::Result<Cache> {
         if self.settings.memory < MEMORY_MIN {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("a cache of {} bytes: give it 1 MiB at least", self.settings.memory),
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a cache needs 1 MiB at least"));
         }
         let engine = Arc::new(Engine::new(self.settings)?);
         Ok(Cache { handle: Arc::new(Handle { engine }) })

@@ -76,7 +76,9 @@ pub enum MountError {
     #[error("cannot mount {0}")]
     Look(bowwave_io::Error),
     /// So much memory is not to be had, or too little to work with.
-    #[error("cannot take {0} bytes of memory: {1}")]
+    #[error(
+        "cannot take {0} bytes of memory: {1}; name another size (--memory), or raise the limit (ulimit -v)"
+    )]
     Memory(u64, io::Error),
     /// Figures cannot be served there.
     #[error("cannot serve metrics on {0}: {1}; name another address or port")]

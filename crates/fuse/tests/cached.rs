@@ -422,6 +422,8 @@ fn a_wrong_source_or_place_is_no_mount() {
         "cannot mount gone: permission denied; look at the credentials and the policy of the store"
     );
     let tree: Arc<dyn Tree> = Arc::new(DirTree::open(place.source()).unwrap());
+    let error = place.mount(tree.clone(), Bytes(4096), Duration::ZERO).unwrap_err().to_string();
+    assert!(error.matches("bytes").count() == 1 && error.contains("1 MiB at least"), "{error}");
     place.mount(tree.clone(), Bytes(8 << 20), Duration::ZERO).unwrap();
     let again = place.mount.take();
     let error = place.mount(tree.clone(), Bytes(8 << 20), Duration::ZERO).unwrap_err();
