@@ -400,7 +400,8 @@ fn a_limit_of_files_is_the_programs_to_die_of() {
         ("ran\n", Some(libc::SIGXFSZ)),
         "{said}"
     );
-    assert!(said.contains("unsteered") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("(ulimit -f)") && said.contains("unsteered"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]

@@ -31,10 +31,22 @@ const NAME: &str = "bowwave-";
 
 /// Why there is no segment.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make a shared segment of 5 MiB in {}: {cause}; free some space there", .dir.display())]
+#[error("cannot make a shared segment of 5 MiB in {}: {cause}; {}", .dir.display(), advice(.cause))]
 pub struct SegmentError {
     dir: PathBuf,
     cause: io::Error,
+}
+
+fn advice(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        Some(libc::EFBIG) => "raise the limit of the size of files (ulimit -f)",
+        Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
+        Some(libc::ENOMEM) => "raise the limit of memory (ulimit -v)",
+        Some(libc::EACCES | libc::EPERM | libc::EROFS | libc::ENOENT) => {
+            "make it, or /tmp, a directory that can be written"
+        }
+        _ => "free some space there",
+    }
 }
 
 /// A mapped segment and the file behind it. Dropping it says that the agent has gone and removes the file.
@@ -233,6 +245,17 @@ mod tests {
         let segment = SharedSegment::create_in(dir.path()).unwrap();
         let name = segment.path().file_name().unwrap().to_str().unwrap();
         assert!(name.len() == 16 && !segment.path().parent().unwrap().to_str().unwrap().contains(name));
+    }
+
+    /// What to do follows from what the system says: room does not help against a limit.
+    #[test]
+    fn a_segment_that_cannot_be_made_names_what_is_in_its_way() {
+        let told = |error| {
+            SegmentError { dir: "/dev/shm".into(), cause: io::Error::from_raw_os_error(error) }.to_string()
+        };
+        assert!(told(libc::EFBIG).ends_with("(ulimit -f)"), "{}", told(libc::EFBIG));
+        assert!(told(libc::ENOSPC).ends_with("free some space there"), "{}", told(libc::ENOSPC));
+        assert!(told(libc::EROFS).ends_with("that can be written"), "{}", told(libc::EROFS));
     }
 
     #[test]
