@@ -388,7 +388,7 @@ impl Seek for Cursor {
 fn into_io(error: Error) -> io::Error {
     let kind = match &error {
         Error::NotFound { .. } => io::ErrorKind::NotFound,
-        Error::Denied { .. } => io::ErrorKind::PermissionDenied,
+        Error::Denied { .. } | Error::NoCredentials { .. } => io::ErrorKind::PermissionDenied,
         Error::TimedOut { .. } => io::ErrorKind::TimedOut,
         Error::Changed { .. } => io::ErrorKind::StaleNetworkFileHandle,
         Error::Wrong { .. } => io::ErrorKind::InvalidData,

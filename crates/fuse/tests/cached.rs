@@ -417,10 +417,7 @@ fn a_wrong_source_or_place_is_no_mount() {
         }
     }
     let error = place.mount(Arc::new(Gone), Bytes(8 << 20), Duration::ZERO).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cannot mount gone: permission denied; look at the credentials and the policy of the store"
-    );
+    assert_eq!(error.to_string(), "cannot mount gone: permission denied; look at its owner and permissions");
     let tree: Arc<dyn Tree> = Arc::new(DirTree::open(place.source()).unwrap());
     let error = place.mount(tree.clone(), Bytes(4096), Duration::ZERO).unwrap_err().to_string();
     assert!(error.matches("bytes").count() == 1 && error.contains("1 MiB at least"), "{error}");

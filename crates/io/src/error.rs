@@ -19,8 +19,17 @@ pub enum Error {
         object: Arc<str>,
     },
     /// The store refuses.
-    #[error("{object}: permission denied; look at the credentials and the policy of the store")]
+    #[error("{object}: permission denied; {}", refused(.object))]
     Denied {
+        /// Which object.
+        object: Arc<str>,
+    },
+    /// The store wants to know who asks, and nobody is named anywhere.
+    #[error(
+        "{object}: no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or \
+         ask without (--anonymous) if it is public"
+    )]
+    NoCredentials {
         /// Which object.
         object: Arc<str>,
     },
@@ -56,6 +65,15 @@ pub enum Error {
     },
 }
 
+/// What to look at: stores have names with a scheme.
+fn refused(object: &str) -> &'static str {
+    if object.contains("://") {
+        "look at the credentials and the policy of the store"
+    } else {
+        "look at its owner and permissions"
+    }
+}
+
 impl Error {
     /// The system's error about `object`.
     pub fn io(object: &Arc<str>, source: io::Error) -> Self {
@@ -73,6 +91,7 @@ impl Error {
             Self::Changed { object }
             | Self::NotFound { object }
             | Self::Denied { object }
+            | Self::NoCredentials { object }
             | Self::TimedOut { object, .. }
             | Self::Cancelled { object }
             | Self::Wrong { object, .. }

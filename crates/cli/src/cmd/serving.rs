@@ -74,7 +74,7 @@ impl From<MountError> for Failure {
 pub(crate) fn code_of(error: &Error) -> u8 {
     match error {
         Error::NotFound { .. } => NO_INPUT,
-        Error::Denied { .. } => NO_PERMISSION,
+        Error::Denied { .. } | Error::NoCredentials { .. } => NO_PERMISSION,
         Error::TimedOut { .. } => TEMPORARY,
         Error::Io { .. } => UNAVAILABLE,
         // Not what it was taken for.

@@ -218,7 +218,7 @@ impl Inner {
         let errno = match error {
             Error::Changed { .. } => Errno::ESTALE,
             Error::NotFound { .. } => return Errno::ENOENT,
-            Error::Denied { .. } => Errno::EACCES,
+            Error::Denied { .. } | Error::NoCredentials { .. } => Errno::EACCES,
             Error::TimedOut { .. } => Errno::ETIMEDOUT,
             Error::Cancelled { .. } => Errno::EINTR,
             Error::Io { source, .. } => match source.raw_os_error() {

@@ -247,7 +247,7 @@ fn of_store(object: &Arc<str>, error: &opendal::Error) -> Error {
         ),
         ErrorKind::Unsupported => Error::Wrong { object, what: "the store cannot do that".into() },
         // The library has no kind of its own for a chain of credentials that came to its end.
-        ErrorKind::Unexpected if error.to_string().contains("credential") => Error::Denied { object },
+        ErrorKind::Unexpected if error.to_string().contains("credential") => Error::NoCredentials { object },
         kind => {
             // Of system and network only: what else is at the bottom may hold parts of a request.
             let system = bottom.and_then(|bottom| bottom.downcast_ref::<std::io::Error>());

@@ -1,4 +1,4 @@
-//! S3 and what speaks it: how a bucket is reached.
+//! S3 and what speaks it: how a bucket is reached, and whether anybody is there.
 //!
 //! Credentials come from where programs of AWS look for them, in their order: environment, `~/.aws` (with `AWS_PROFILE`), web
 //! identity, process, container, machine. They are never taken from arguments, and never shown.
@@ -34,10 +34,11 @@ const REGION_OF_OTHERS: &str = "us-east-1";
 const AWS: &str = "https://s3.amazonaws.com";
 
 impl BucketTree {
-    /// What `s3://BUCKET/PREFIX` names; only the region of a bucket of AWS may be asked for.
+    /// What `s3://BUCKET/PREFIX` names. Of a bucket of AWS the region may be asked for; of an endpoint that is named it is asked
+    /// whether anybody answers, since a request that cannot be signed would not even find that out.
     ///
     /// # Errors
-    /// [`Error::Wrong`] of what is no such URL.
+    /// [`Error::Wrong`] of what is no such URL; [`Error::Io`] where nobody answers.
     pub fn s3(url: &str, options: &S3Options, until: &Until) -> Result<Self, Error> {
         let (bucket, prefix, at) = place(url, options.endpoint.as_deref().unwrap_or(AWS))?;
         let name = format!("s3://{bucket}/{prefix}");
@@ -48,6 +49,9 @@ impl BucketTree {
             .endpoint(&shown(&at));
         if options.anonymous {
             builder = builder.skip_signature().disable_config_load().disable_ec2_metadata();
+        }
+        if options.endpoint.is_some() {
+            answers(&name, &at, until)?;
         }
         let object: Arc<str> = name.as_str().into();
         let operator = Operator::new(builder).map_err(|error| super::of_store(&object, &error))?;
@@ -75,6 +79,14 @@ fn place<'u>(url: &'u str, at: &str) -> Result<(&'u str, &'u str, Url), Error> {
         return Err(wrong("its endpoint holds credentials; put them into the environment or ~/.aws"));
     }
     Ok((bucket, prefix, at))
+}
+
+/// Whether anything answers at `at`, whatever it says.
+fn answers(name: &str, at: &Url, until: &Until) -> Result<(), Error> {
+    let object: Arc<str> = format!("{name} at {}", shown(at)).into();
+    let client = HttpClient::new()?;
+    let asked = client.inner().head(at.clone());
+    drive(until, &object, async { asked.send().await.map_err(|error| cause(&object, error)) }).map(drop)
 }
 
 /// No bucket has a longer name.
