@@ -389,6 +389,7 @@ fn into_io(error: Error) -> io::Error {
     let kind = match &error {
         Error::NotFound { .. } => io::ErrorKind::NotFound,
         Error::Denied { .. } | Error::NoCredentials { .. } => io::ErrorKind::PermissionDenied,
+        Error::NoRanges { .. } => io::ErrorKind::Unsupported,
         Error::TimedOut { .. } => io::ErrorKind::TimedOut,
         Error::Changed { .. } => io::ErrorKind::StaleNetworkFileHandle,
         Error::Wrong { .. } => io::ErrorKind::InvalidData,

@@ -5,7 +5,7 @@
 #[path = "../../io/tests/servers/mod.rs"]
 mod servers;
 
-use servers::Server;
+use servers::{Liar, Server, answer};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,17 @@ fn errors_are_one_sentence_and_a_code() {
         (vec![source, here, "-o", "memory=lots"], 64, "'lots' is no size"),
         (vec![source, source], 73, "neither may contain the other"),
     ];
+    // As python3 -m http.server: a page of names, and each file whole, whatever part of it was asked for.
+    let whole = Liar::start(|_, asked| match asked.line.split(' ').nth(1) {
+        Some("/data/") => answer("200 OK", &[], br#"<a href="deep/">deep</a>"#),
+        Some("/data/deep/") => answer("200 OK", &[], br#"<a href="a.bin">a</a> <a href="b.bin">b</a>"#),
+        _ => answer("200 OK", &["Content-Length: 3"], b"abc"),
+    });
+    let (folder, one) = (whole.url("data/"), whole.url("data/deep/b.bin"));
     if possible() {
+        for url in [&folder, &one] {
+            cases.push((vec![url, here], 66, "does not serve ranges (it ignores Range); use one that does"));
+        }
         cases.push((vec![source, "/nowhere/at/all"], 73, "mkdir"));
         let told = vec![source, here, "--daemon", "--ready-file", "/no/such/file"];
         cases.push((told, 73, "cannot create --ready-file"));

@@ -33,6 +33,15 @@ pub enum Error {
         /// Which object.
         object: Arc<str>,
     },
+    /// The server sends objects whole: no part of one can be read.
+    #[error(
+        "{object}: the server does not serve ranges (it ignores Range); use one that does (nginx, Apache, Caddy), or mount a \
+         directory that holds a copy"
+    )]
+    NoRanges {
+        /// Which object.
+        object: Arc<str>,
+    },
     /// The time that the reader gave it is over.
     #[error("{object}: no answer in {waited_ms} ms")]
     TimedOut {
@@ -92,6 +101,7 @@ impl Error {
             | Self::NotFound { object }
             | Self::Denied { object }
             | Self::NoCredentials { object }
+            | Self::NoRanges { object }
             | Self::TimedOut { object, .. }
             | Self::Cancelled { object }
             | Self::Wrong { object, .. }

@@ -230,7 +230,7 @@ impl Inner {
                 None if source.kind() == io::ErrorKind::FileTooLarge => Errno::EOVERFLOW,
                 None => Errno::EIO,
             },
-            Error::Wrong { .. } => Errno::EIO,
+            Error::Wrong { .. } | Error::NoRanges { .. } => Errno::EIO,
         };
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.len() >= SAID_MAX {

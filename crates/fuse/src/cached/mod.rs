@@ -25,7 +25,7 @@ use crate::point::{
 };
 use crate::session::Serving;
 use bowwave::{Bytes, Cache};
-use bowwave_io::{Error, Tree, TreePath, Until};
+use bowwave_io::{Error, Kind, Listing, Tree, TreePath, Until};
 use bowwave_lab::DeviceModel;
 use files::Files;
 use filesystem::{Inner, Mounted, WAITING_MAX};
@@ -43,6 +43,10 @@ use std::time::Duration;
 const ASKING_MAX: usize = 64;
 /// How long the first look at a source may take.
 const FIRST_LOOK: Duration = Duration::from_secs(30);
+/// How long may be looked whether a server gives parts of its files, in how many of a folder, and in how many folders.
+const RANGES_LOOK: Duration = Duration::from_secs(5);
+const FILES_TRIED: usize = 3;
+const FOLDERS_TRIED: usize = 4;
 
 /// What to mount.
 pub enum CachedSource {
@@ -187,13 +191,40 @@ fn look(tree: &dyn Tree) -> Result<(), MountError> {
         );
     }
     match listing.entries.as_slice() {
+        _ if !tree.name().starts_with("http") => Ok(()),
         // A URL of one object: there it is, or the mount is a mistake.
-        [only] if only.attr.is_none() && tree.name().starts_with("http") && !tree.name().ends_with('/') => {
+        [only] if only.attr.is_none() && !tree.name().ends_with('/') => {
             let path = root.join(&only.name).map_err(|_| MountError::Look(no_name(tree)))?;
             tree.open(&path, &until).map(|_| ()).map_err(MountError::Look)
         }
-        _ => Ok(()),
+        _ => serves_ranges(tree, listing, &Until::after(RANGES_LOOK)),
     }
+}
+
+/// Whether a server gives parts of what it lists. A file or two that it makes anew for each request say nothing of the others; where
+/// the first folder has none, one of those in it may.
+fn serves_ranges(tree: &dyn Tree, mut listing: Listing, until: &Until) -> Result<(), MountError> {
+    let mut folder = TreePath::root();
+    for _ in 0..FOLDERS_TRIED {
+        let mut whole = None;
+        let files = listing.entries.iter().filter(|entry| entry.kind == Kind::File);
+        for file in files.filter_map(|file| folder.join(&file.name).ok()).take(FILES_TRIED) {
+            match tree.open(&file, until) {
+                Ok(storage) if storage.meta().len > 0 => return Ok(()),
+                Err(error @ Error::NoRanges { .. }) => whole = Some(error),
+                // Empty, or not for us: the mount shows it as it is.
+                _ => {}
+            }
+        }
+        if let Some(error) = whole {
+            return Err(MountError::Look(error));
+        }
+        let below = listing.entries.iter().find(|entry| entry.kind == Kind::Folder);
+        let Some(below) = below.and_then(|below| folder.join(&below.name).ok()) else { break };
+        let Ok(listed) = tree.list(&below, until) else { break };
+        (folder, listing) = (below, listed);
+    }
+    Ok(())
 }
 
 fn no_name(tree: &dyn Tree) -> Error {

@@ -66,7 +66,7 @@ impl HttpStorage {
     /// The object at `url`. What is secret in it (user, password, query) is used and never shown.
     ///
     /// # Errors
-    /// See the table above; [`Error::Wrong`] of a server that does not serve ranges.
+    /// See the table above; [`Error::NoRanges`] of a server that does not serve ranges.
     pub fn open(client: &HttpClient, url: &str, until: &Until) -> Result<Self, Error> {
         let url = client::parse(url)?;
         Self::open_url(client, url, until)
@@ -89,7 +89,7 @@ impl HttpStorage {
                 0
             }
             StatusCode::OK if response.content_length() == Some(0) => 0,
-            StatusCode::OK => return Err(wrong("the server does not serve ranges (Range is ignored)")),
+            StatusCode::OK => return Err(Error::NoRanges { object }),
             status => return Err(status_error(&object, status)),
         };
         let validator = Validator::of(told);
