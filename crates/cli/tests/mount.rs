@@ -124,6 +124,7 @@ fn errors_are_one_sentence_and_a_code() {
         for url in [&folder, &one] {
             cases.push((vec![url, here], 66, "does not serve ranges (it ignores Range); use one that does"));
         }
+        cases.push((vec!["/proc", here], 66, "its files say that they are empty and are not"));
         cases.push((vec![source, "/nowhere/at/all"], 73, "mkdir"));
         let told = vec![source, here, "--daemon", "--ready-file", "/no/such/file"];
         cases.push((told, 73, "cannot create --ready-file"));

@@ -75,6 +75,12 @@ pub enum MountError {
     /// The source of a cached mount cannot be read.
     #[error("cannot mount {0}")]
     Look(bowwave_io::Error),
+    /// The source is made when it is read.
+    #[error(
+        "cannot mount {0}: its files say that they are empty and are not, as in /proc, so a mount would show nothing of them; \
+         read them there"
+    )]
+    NoLengths(String),
     /// So much memory is not to be had, or too little to work with.
     #[error(
         "cannot take {0} bytes of memory: {1}; name another size (--memory), or raise the limit (ulimit -v)"

@@ -53,7 +53,7 @@ mount!(SlowStore CachedMount);
 impl From<MountError> for Failure {
     fn from(error: MountError) -> Self {
         let code = match &error {
-            MountError::Source(..) => NO_INPUT,
+            MountError::Source(..) | MountError::NoLengths(_) => NO_INPUT,
             MountError::NoFuse(_) | MountError::Metrics(..) => UNAVAILABLE,
             MountError::Look(error) => code_of(error),
             MountError::NotPermitted(_) => NO_PERMISSION,

@@ -25,14 +25,14 @@ use crate::point::{
 };
 use crate::session::Serving;
 use bowwave::{Bytes, Cache};
-use bowwave_io::{Error, Kind, Listing, Tree, TreePath, Until};
+use bowwave_io::{Entry, Error, Kind, Listing, Tree, TreePath, Until};
 use bowwave_lab::DeviceModel;
 use files::Files;
 use filesystem::{Inner, Mounted, WAITING_MAX};
 use fuser::{Config, MountOption, Session, SessionACL};
 use modelled::Modelled;
 use names::Names;
-use std::io::{self, PipeReader};
+use std::io::{self, IoSliceMut, PipeReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +47,8 @@ const FIRST_LOOK: Duration = Duration::from_secs(30);
 const RANGES_LOOK: Duration = Duration::from_secs(5);
 const FILES_TRIED: usize = 3;
 const FOLDERS_TRIED: usize = 4;
+/// Files that say that they are empty are looked into, so many at most.
+const LENGTHS_TRIED: usize = 8;
 
 /// What to mount.
 pub enum CachedSource {
@@ -191,7 +193,7 @@ fn look(tree: &dyn Tree) -> Result<(), MountError> {
         );
     }
     match listing.entries.as_slice() {
-        _ if !tree.name().starts_with("http") => Ok(()),
+        entries if !tree.name().starts_with("http") => files_have_lengths(tree, entries, &until),
         // A URL of one object: there it is, or the mount is a mistake.
         [only] if only.attr.is_none() && !tree.name().ends_with('/') => {
             let path = root.join(&only.name).map_err(|_| MountError::Look(no_name(tree)))?;
@@ -199,6 +201,22 @@ fn look(tree: &dyn Tree) -> Result<(), MountError> {
         }
         _ => serves_ranges(tree, listing, &Until::after(RANGES_LOOK)),
     }
+}
+
+/// Files of /proc say that they are empty and are not: they are made when they are read. A mount of them would show nothing, and say
+/// nothing.
+fn files_have_lengths(tree: &dyn Tree, entries: &[Entry], until: &Until) -> Result<(), MountError> {
+    let files = entries.iter().filter(|entry| entry.kind == Kind::File && entry.attr.is_none());
+    for path in files.filter_map(|file| TreePath::root().join(&file.name).ok()).take(LENGTHS_TRIED) {
+        let is_empty = || tree.look_up(&path, until).is_ok_and(|attr| attr.len == 0);
+        let Some(storage) = is_empty().then(|| tree.open(&path, until).ok()).flatten() else { continue };
+        let read = storage.read_at(0, &mut [IoSliceMut::new(&mut [0])], until);
+        // It may have been written to in between.
+        if storage.meta().len == 0 && read.is_ok() && is_empty() {
+            return Err(MountError::NoLengths(tree.name().into()));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a server gives parts of what it lists. A file or two that it makes anew for each request say nothing of the others; where
