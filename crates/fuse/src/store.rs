@@ -29,8 +29,10 @@ use crate::session::agree;
 use crate::stats::{Counters, FileStats, Stats};
 use crate::tree::{CONTROL_FOLDER, Control, Tree};
 
-/// The files never change, so the kernel may keep names and attributes for good.
+/// Generated files never change, so the kernel may keep names and attributes for good.
 const TTL: Duration = Duration::from_secs(86_400);
+/// Those of a source it asks for again after so long. Who opens what has changed by then is sent to look anew at once.
+const TTL_SOURCE: Duration = Duration::from_secs(1);
 
 /// What mount, file system and command share.
 pub(crate) struct Inner {
@@ -105,6 +107,11 @@ impl Inner {
         self.pacer.reset();
     }
 
+    /// How long the kernel may believe what it is told of names.
+    fn believed(&self) -> Duration {
+        if self.tree.has_source() { TTL_SOURCE } else { TTL }
+    }
+
     /// Answers a question about names or attributes.
     fn metadata(&self, answer: impl FnOnce() + Send + 'static) {
         if self.metadata { self.pacer.after_latency(answer) } else { answer() }
@@ -128,8 +135,9 @@ impl Filesystem for Store {
         let found = self.0.tree.lookup(parent, name);
         // Control files cost no modelled time, and neither does finding them.
         let control = found.as_ref().is_ok_and(|node| node.path.starts_with(CONTROL_FOLDER));
+        let believed = self.0.believed();
         let answer = move || match found {
-            Ok(node) => reply.entry(&TTL, &node.attr, Generation(0)),
+            Ok(node) => reply.entry(&believed, &node.attr, Generation(0)),
             Err(error) => reply.error(error.into()),
         };
         if control { answer() } else { self.0.metadata(answer) }
@@ -137,7 +145,8 @@ impl Filesystem for Store {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let Some(node) = self.0.tree.node(ino) else { return reply.error(Errno::ENOENT) };
-        let answer = move || reply.attr(&TTL, &node.attr);
+        let believed = self.0.believed();
+        let answer = move || reply.attr(&believed, &node.attr);
         // The root is asked for on the way to the control files.
         if ino == INodeNo::ROOT { answer() } else { self.0.metadata(answer) }
     }
@@ -164,7 +173,13 @@ impl Filesystem for Store {
                 .opened(self.0.keep(handle), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
         }
         let opened = match self.0.tree.real_path(&node) {
-            Some(path) => File::open(path).map(|file| self.0.keep(Handle::Real(Arc::new(file)))),
+            // The kernel takes a stale one for a reason to look the name up again, and opens what it finds.
+            Some(path) => match File::open(path) {
+                Ok(file) if !self.0.tree.is_current(&node, &file) => {
+                    Err(io::Error::from_raw_os_error(libc::ESTALE))
+                }
+                opened => opened.map(|file| self.0.keep(Handle::Real(Arc::new(file)))),
+            },
             None => Ok(FileHandle(0)),
         };
         self.0.metadata(move || match opened {

@@ -10,8 +10,11 @@
 //!   `- .bowwave/          stats, files, reset, model: not listed, found by name
 //! ```
 //!
-//! Nodes live as long as the mount (a few hundred bytes a name that was seen). The files of a source directory are placed
-//! on the disk in the order of their names when the directory is first looked into.
+//! Nodes live as long as the mount (a few hundred bytes a name that was seen, and a version of it that was). The files of a
+//! source directory are placed on the disk in the order of their names when the directory is first looked into.
+//!
+//! A file of the source that has another inode, length or time of modification than when it was last looked at is another version: a
+//! node of its own, so that the kernel mixes no page of one with the other. Folders stay what they are; their attributes follow.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -20,7 +23,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo};
 
@@ -41,6 +44,27 @@ pub(crate) struct Node {
     /// Of a generated file.
     pub(crate) file_id: u64,
     pub(crate) control: Option<Control>,
+    /// What the file of a source was when it was looked at.
+    version: Option<Version>,
+}
+
+/// Who was sent to look a name up anew is back so soon.
+const LOOKED_ANEW: Duration = Duration::from_millis(100);
+
+/// What tells two versions of a file apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Version {
+    dev: u64,
+    ino: u64,
+    len: u64,
+    modified: (i64, i64),
+}
+
+impl Version {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        Self { dev: metadata.dev(), ino: metadata.ino(), len: metadata.len(), modified }
+    }
 }
 
 /// The files in `.bowwave/`.
@@ -65,6 +89,8 @@ pub(crate) const CONTROL_FOLDER: &str = ".bowwave";
 pub(crate) struct Tree {
     source: Option<PathBuf>,
     names: Mutex<Names>,
+    /// Whose opener was sent to look it up anew, and when.
+    stale: Mutex<Option<(PathBuf, Instant)>>,
 }
 
 struct Names {
@@ -141,11 +167,16 @@ impl Tree {
         for (name, control) in CONTROLS {
             names.add(folder, name.as_ref(), Shape { control: Some(control), ..Shape::file(0) });
         }
-        Self { source, names: Mutex::new(names) }
+        Self { source, names: Mutex::new(names), stale: Mutex::default() }
     }
 
     pub(crate) fn node(&self, ino: INodeNo) -> Option<Arc<Node>> {
         self.names().node(ino.0)
+    }
+
+    /// Whether it serves a directory, whose files may change.
+    pub(crate) fn has_source(&self) -> bool {
+        self.source.is_some()
     }
 
     /// The file behind a node of a source directory.
@@ -157,19 +188,22 @@ impl Tree {
     pub(crate) fn lookup(&self, parent: INodeNo, name: &OsStr) -> io::Result<Arc<Node>> {
         let mut names = self.names();
         let folder = names.node(parent.0).ok_or_else(missing)?;
-        if let Some(node) = names.child(parent.0, name) {
+        let known = names.child(parent.0, name);
+        if let Some(node) = known.filter(|node| self.source.is_none() || node.is_control()) {
             return Ok(node);
         }
         match &self.source {
             Some(source) => {
                 let path = source.join(&folder.path);
                 names.list_once(parent.0, &path)?;
-                if let Some(node) = names.child(parent.0, name) {
-                    return Ok(node);
+                // It may have changed since the folder was looked into, or been made since, or be gone.
+                match fs::symlink_metadata(path.join(name)) {
+                    Ok(metadata) => Ok(names.see(parent.0, name, &metadata)),
+                    Err(error) => {
+                        names.children.entry(parent.0).or_default().remove(name);
+                        Err(error)
+                    }
                 }
-                // Made since the folder was looked into.
-                let metadata = fs::symlink_metadata(path.join(name))?;
-                Ok(names.add(parent.0, name, Shape::of(&metadata)))
             }
             None if folder.path == Path::new("gen") => {
                 let size = generated_size(name).ok_or_else(missing)?;
@@ -197,6 +231,20 @@ impl Tree {
             .collect())
     }
 
+    /// Whether `opened`, a file of the source, may be had as `node`: it still is what that was made from. Who is told that it is not
+    /// looks the name up anew, once; where somebody keeps writing he gets what there is.
+    pub(crate) fn is_current(&self, node: &Node, opened: &fs::File) -> bool {
+        let now = opened.metadata().ok().map(|metadata| Version::of(&metadata));
+        let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked_anew =
+            stale.take().is_some_and(|(path, at)| path == node.path && at.elapsed() < LOOKED_ANEW);
+        let current = now == node.version || looked_anew;
+        if !current {
+            *stale = Some((node.path.clone(), Instant::now()));
+        }
+        current
+    }
+
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,16 +260,45 @@ impl Names {
         self.node(*self.children.get(&folder)?.get(name)?)
     }
 
+    /// The name as the source has it now: the node that it was, or another if the file is another.
+    fn see(&mut self, folder: u64, name: &OsStr, metadata: &fs::Metadata) -> Arc<Node> {
+        let shape = Shape::of(metadata);
+        let Some(known) = self.child(folder, name) else { return self.add(folder, name, shape) };
+        let same = known.attr.kind == shape.kind
+            && (shape.kind == FileType::Directory || known.version == shape.version);
+        if !same {
+            return self.add(folder, name, shape);
+        }
+        let ino = known.attr.ino;
+        let attr = attr(ino, &shape, self.born);
+        if attr == known.attr {
+            return known;
+        }
+        let Node { path, address, file_id, control, .. } = &*known;
+        let (path, address, file_id, control) = (path.clone(), *address, *file_id, *control);
+        let version = shape.version;
+        let node = Arc::new(Node { path, attr, address, file_id, control, version });
+        if let Some(place) = self.nodes.get_mut(ino.0 as usize - 1) {
+            *place = node.clone();
+        }
+        node
+    }
+
     fn add(&mut self, folder: u64, name: &OsStr, shape: Shape) -> Arc<Node> {
         let path = self.node(folder).map_or_else(PathBuf::new, |folder| folder.path.join(name));
         let ino = self.nodes.len() as u64 + 1;
         let on_disk = shape.kind == FileType::RegularFile && shape.control.is_none();
+        // Another version lies where the one before lay, if there is room.
+        let room =
+            |node: &Arc<Node>| shape.size <= node.attr.size.next_multiple_of(4096) && node.attr.size > 0;
+        let before = self.child(folder, name).filter(|node| on_disk && room(node)).map(|node| node.address);
         let node = Arc::new(Node {
             attr: attr(INodeNo(ino), &shape, self.born),
-            address: if on_disk { self.layout.place(shape.size) } else { 0 },
+            address: if on_disk { before.unwrap_or_else(|| self.layout.place(shape.size)) } else { 0 },
             file_id: content::file_id(&path),
             path,
             control: shape.control,
+            version: shape.version,
         });
         self.nodes.push(node.clone());
         self.children.entry(folder).or_default().insert(name.into(), ino);
@@ -248,9 +325,7 @@ impl Names {
             .or_default()
             .retain(|name, _| found.contains_key(name) || name == CONTROL_FOLDER);
         for (name, metadata) in found {
-            if self.child(ino, &name).is_none() {
-                self.add(ino, &name, Shape::of(&metadata));
-            }
+            self.see(ino, &name, &metadata);
         }
         Ok(())
     }
@@ -264,7 +339,13 @@ impl Node {
             address: 0,
             file_id: 0,
             control: None,
+            version: None,
         }
+    }
+
+    /// A control file, or their folder.
+    fn is_control(&self) -> bool {
+        self.path.starts_with(CONTROL_FOLDER)
     }
 }
 
@@ -276,6 +357,7 @@ struct Shape {
     owner: (u32, u32),
     modified: Option<SystemTime>,
     control: Option<Control>,
+    version: Option<Version>,
 }
 
 impl Shape {
@@ -285,7 +367,7 @@ impl Shape {
 
     fn file(size: u64) -> Self {
         let kind = FileType::RegularFile;
-        Self { kind, size, perm: 0o444, owner: (0, 0), modified: None, control: None }
+        Self { kind, size, perm: 0o444, owner: (0, 0), modified: None, control: None, version: None }
     }
 
     fn of(metadata: &fs::Metadata) -> Self {
@@ -298,6 +380,7 @@ impl Shape {
             owner: (metadata.uid(), metadata.gid()),
             modified: Some(modified),
             control: None,
+            version: Some(Version::of(metadata)),
         }
     }
 }
@@ -386,6 +469,30 @@ mod tests {
         let names: Vec<_> = tree.list(INodeNo::ROOT).unwrap().into_iter().map(|(name, ..)| name).collect();
         assert_eq!(names, ["b", "link", "sub"]);
         fs::remove_dir_all(source).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_written_again_is_another_and_its_folder_is_not() {
+        let source = tempfile::tempdir().unwrap();
+        fs::create_dir(source.path().join("sub")).unwrap();
+        let file = source.path().join("sub/file");
+        fs::write(&file, [1; 5000]).unwrap();
+        let tree = Tree::of(source.path()).unwrap();
+        let (folder, first) = (find(&tree, "sub").unwrap(), find(&tree, "sub/file").unwrap());
+        assert_eq!(find(&tree, "sub/file").unwrap().attr.ino, first.attr.ino, "nothing has changed");
+        assert!(tree.is_current(&first, &fs::File::open(&file).unwrap()));
+        fs::write(&file, [2; 6000]).unwrap();
+        assert!(!tree.is_current(&first, &fs::File::open(&file).unwrap()));
+        let second = find(&tree, "sub/file").unwrap();
+        assert_eq!(second.attr.size, 6000);
+        assert_ne!(second.attr.ino, first.attr.ino);
+        assert_eq!(second.address, first.address, "it has room where it lay");
+        fs::rename(&file, source.path().join("sub/other")).unwrap();
+        assert!(find(&tree, "sub/file").is_err() && find(&tree, "sub/other").is_ok());
+        assert_eq!(find(&tree, "sub").unwrap().attr.ino, folder.attr.ino);
+        fs::set_permissions(source.path().join("sub/other"), fs::Permissions::from_mode(0o600)).unwrap();
+        let before = find(&tree, "sub/other").unwrap();
+        assert_eq!(tree.node(before.attr.ino).unwrap().attr.perm, 0o600);
     }
 
     #[test]

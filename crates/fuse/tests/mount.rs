@@ -139,6 +139,33 @@ fn a_directory_is_served_as_it_is() {
     assert_eq!(fs::read(dir.path().join("late")).unwrap(), b"made after the mount");
 }
 
+/// Written again, longer and shorter; replaced; removed.
+#[test]
+fn what_is_opened_anew_is_the_file_as_it_is_now() {
+    let (dir, source) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (real, shown) = (source.path().join("file"), dir.path().join("file"));
+    fs::write(&real, [1; 10_000]).unwrap();
+    let Some(_store) = mount(&Options { source: Some(source.path().into()), ..options(dir.path(), FAST) })
+    else {
+        return;
+    };
+    assert!(fs::read(&shown).unwrap() == [1; 10_000]);
+    for (round, len) in [(2, 20_000), (3, 5_000), (4, 20_000)] {
+        fs::write(&real, vec![round; len]).unwrap();
+        assert!(fs::read(&shown).unwrap() == vec![round; len], "round {round}");
+        assert_eq!(fs::metadata(&shown).unwrap().len(), len as u64);
+    }
+    let open = File::open(&shown).unwrap();
+    fs::write(source.path().join("new"), [5; 30_000]).unwrap();
+    fs::rename(source.path().join("new"), &real).unwrap();
+    assert!(fs::read(&shown).unwrap() == [5; 30_000]);
+    let mut before = [0; 20_000];
+    open.read_exact_at(&mut before, 0).unwrap();
+    assert!(before == [4; 20_000], "who has it open has what he opened");
+    fs::remove_file(&real).unwrap();
+    assert!(File::open(&shown).is_err());
+}
+
 #[test]
 fn reads_take_the_time_of_the_model() {
     let dir = TempDir::new().unwrap();

@@ -21,7 +21,8 @@ use std::time::Duration;
 ///
 /// Without SOURCE the files are generated: big/000..255 (16 GiB each), small/000..255 (8 MiB each), and gen/NAME-BYTES, which is
 /// made with that many bytes when it is looked up. Reading .bowwave/stats, files or model in DIR tells JSON; reading
-/// .bowwave/reset sets the counters to 0, the device to idle and starts the log anew.
+/// .bowwave/reset sets the counters to 0, the device to idle and starts the log anew. A file of SOURCE that changes is what it
+/// is now to whoever opens it, and to everybody else within a second.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory to serve, read-only (generated files if not given), and the existing directory to mount it on
