@@ -65,8 +65,10 @@ pub(crate) use hook;
 hook! {
     /// Forgotten first: afterwards the number may be another thread's.
     fn close(fd: c_int) -> c_int = libc::SYS_close, |call| {
-        state::closing(fd);
-        call()
+        let file = state::closing(fd);
+        let result = call();
+        state::closed(fd, file);
+        result
     };
     /// With CLOSE_RANGE_CLOEXEC nothing is closed yet.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = real::LOOK_UP, |call| {
@@ -79,17 +81,17 @@ hook! {
     fn dup(fd: c_int) -> c_int = libc::SYS_dup, |call| duplicated(fd, call());
     /// `new` is closed by it.
     fn dup2(fd: c_int, new: c_int) -> c_int = real::LOOK_UP, |call| {
-        if fd != new {
-            state::closing(new);
-        }
-        duplicated(fd, call())
+        let file = if fd != new { state::closing(new) } else { None };
+        let result = duplicated(fd, call());
+        state::closed(new, file);
+        result
     };
     /// `new` is closed by it.
     fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int = real::LOOK_UP, |call| {
-        if fd != new {
-            state::closing(new);
-        }
-        duplicated(fd, call())
+        let file = if fd != new { state::closing(new) } else { None };
+        let result = duplicated(fd, call());
+        state::closed(new, file);
+        result
     };
     /// Another way to duplicate, and the way to become O_DIRECT.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = libc::SYS_fcntl, |call| {

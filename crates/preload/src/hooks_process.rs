@@ -203,10 +203,10 @@ extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *c
         let fd = a as c_int;
         match number {
             libc::SYS_read | libc::SYS_readv | libc::SYS_lseek => state::moved(fd),
-            libc::SYS_close => state::closing(fd),
-            libc::SYS_dup3 => state::closing(b as c_int),
+            libc::SYS_close => _ = state::closing(fd),
+            libc::SYS_dup3 => _ = state::closing(b as c_int),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2 => state::closing(b as c_int),
+            libc::SYS_dup2 => _ = state::closing(b as c_int),
             libc::SYS_close_range if c as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 => {
                 state::closing_range(a as u32 as usize, b as u32 as usize);
             }

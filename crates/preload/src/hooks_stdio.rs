@@ -18,6 +18,7 @@
 //! buffer's bounds.
 #![allow(non_snake_case, reason = "hooks are named as in C")]
 
+use bowwave_wire::FileRef;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -356,8 +357,11 @@ streams! {
         opened(call())
     };
     fn fclose(fp: *mut FILE) -> c_int, else -1, |call| {
-        closing(fp);
-        call()
+        let fd = fileno(fp);
+        let file = closing(fp);
+        let result = call();
+        state::closed(fd, file);
+        result
     };
 }
 
@@ -414,8 +418,8 @@ fn opened(fp: *mut FILE) -> *mut FILE {
 }
 
 /// glibc closes the descriptor itself, after it has put the position back to what was handed out.
-fn closing(fp: *mut FILE) {
+fn closing(fp: *mut FILE) -> Option<FileRef> {
     let fd = fileno(fp);
     state::moved(fd);
-    state::closing(fd);
+    state::closing(fd)
 }

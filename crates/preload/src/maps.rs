@@ -149,6 +149,11 @@ fn listener() -> Option<(&'static Segment, u64)> {
 }
 
 /// Everything as the kernel would have it, for good.
+/// Whether anything is mapped that the agent was told of.
+pub(crate) fn any() -> bool {
+    overlapping(Range::EVERYTHING).next().is_some()
+}
+
 pub(crate) fn restore_all() {
     for (map, range) in overlapping(Range::EVERYTHING) {
         map.restore(range);
@@ -187,8 +192,7 @@ pub(crate) fn mapped(range: Range, prot: c_int, flags: c_int, fd: c_int, offset:
     let event = Event { fd, ..map.event(Kind::Map, 0, range, now) };
     // The agent opens the file through our descriptor, which may be closed at once: it must hear of it soon.
     if segment.push(&event.at_address(range.start)) {
-        segment.bell.fetch_add(1, Relaxed);
-        sys::wake(segment.bell.as_ptr());
+        state::ring(segment);
     }
 }
 

@@ -235,8 +235,7 @@ fn told(
         Pages::Loud => {
             bound.steer_kernel();
             if segment.push(&bound.event(Kind::Read, 0, offset, inside, started)) {
-                segment.bell.fetch_add(1, Relaxed);
-                sys::wake(segment.bell.as_ptr());
+                state::ring(segment);
             }
             started = sys::now_ns();
             (Kind::Done, LOUD_NS)

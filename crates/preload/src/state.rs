@@ -236,12 +236,46 @@ pub(crate) fn opened(fd: c_int) {
     attach(fd, claim(fd, 0, 0).unwrap_or(0));
 }
 
-/// `fd` is about to be closed, or to become something else.
-pub(crate) fn closing(fd: c_int) {
+/// `fd` is about to be closed, or to become something else. Returns the file if no descriptor of ours has that description then:
+/// what [`closed`] wants to be told of, once it is so.
+pub(crate) fn closing(fd: c_int) -> Option<FileRef> {
     let index = fd as u32 as usize;
     if index < FDS_END.load(Relaxed) && segment().is_some() && !memory_is_lent() {
-        attach(fd, 0);
+        return detach(fd);
     }
+    None
+}
+
+/// A description of `file` was closed, whose latest descriptor was `fd`. The agent is woken: what it holds open itself keeps the file
+/// system from being unmounted, and who unmounts is perhaps the next program.
+pub(crate) fn closed(fd: c_int, file: Option<FileRef>) {
+    let (Some(segment), Some(file)) = (segment(), file) else { return };
+    let now = sys::now_ns();
+    if !segment.agent_alive(now) {
+        return;
+    }
+    let event = Event {
+        kind: Kind::Closed,
+        detail: 0,
+        pid: PID.load(Relaxed),
+        tid: sys::thread_id(),
+        fd,
+        file: file.index,
+        generation: file.generation,
+        offset: 0,
+        len: 0,
+        at_ns: now,
+        waited_ns: 0,
+    };
+    if segment.push(&event) {
+        ring(segment);
+    }
+}
+
+/// Wakes the agent.
+pub(crate) fn ring(segment: &Segment) {
+    segment.bell.fetch_add(1, Relaxed);
+    sys::wake(segment.bell.as_ptr());
 }
 
 /// All of `[first, last]` are about to be closed.
@@ -250,7 +284,7 @@ pub(crate) fn closing_range(first: usize, last: usize) {
         return;
     }
     for fd in first..FDS_END.load(Relaxed).min(last.saturating_add(1)) {
-        attach(fd as c_int, 0);
+        detach(fd as c_int);
     }
 }
 
@@ -298,17 +332,27 @@ pub(crate) fn sought(fd: c_int, at: i64) {
 /// Puts `entry` in the place of `fd` and lets go of what was there.
 fn attach(fd: c_int, entry: u64) {
     let index = fd as u32 as usize;
-    let Some(place) = FDS.get(index) else { return release(entry) };
+    let Some(place) = FDS.get(index) else {
+        release(entry);
+        return;
+    };
     if entry != 0 && index >= FDS_END.load(Relaxed) {
         FDS_END.fetch_max(index + 1, Relaxed);
     }
     release(place.swap(entry, Relaxed));
 }
 
-fn release(entry: u64) {
-    if let Some(od) = ODS.get((entry as u32).wrapping_sub(1) as usize) {
-        od.refs.fetch_sub(1, Relaxed);
-    }
+/// Leaves the place of `fd` empty and lets go of what was there.
+fn detach(fd: c_int) -> Option<FileRef> {
+    release(FDS.get(fd as u32 as usize)?.swap(0, Relaxed))
+}
+
+/// One reference less; after the last one the file that the description was bound to.
+fn release(entry: u64) -> Option<FileRef> {
+    let od = ODS.get((entry as u32).wrapping_sub(1) as usize)?;
+    let file = FileRef { index: od.file.load(Relaxed), generation: od.generation.load(Relaxed) };
+    let bound = od.state.load(Relaxed) == BOUND;
+    (od.refs.fetch_sub(1, Relaxed) == 1 && bound).then_some(file)
 }
 
 /// A fresh description, or `None` when its neighbourhood is full.
@@ -629,11 +673,21 @@ pub(crate) fn end() {
     if segment().is_some() && !memory_is_lent() {
         restore_where(|known| known.od.flags.load(Relaxed) & INHERITED != 0);
         tell(ENDS);
+        // What it still has open the agent lets go of now.
+        let has = |fd: usize| known(fd as c_int).is_some_and(|known| known.od.state.load(Relaxed) == BOUND);
+        if let Some(segment) = segment().filter(|_| (0..looked_through()).any(has) || maps::any()) {
+            ring(segment);
+        }
     }
 }
 
+/// Descriptors that are walked through at such an occasion.
+fn looked_through() -> usize {
+    FDS_END.load(Relaxed).min(RESTORED_FDS_MAX)
+}
+
 fn restore_where(wanted: impl Fn(Known) -> bool) {
-    for fd in 0..FDS_END.load(Relaxed).min(RESTORED_FDS_MAX) {
+    for fd in 0..looked_through() {
         if let Some(known) = known(fd as c_int)
             && wanted(known)
         {

@@ -252,6 +252,8 @@ struct State {
     config: Config,
     begun: bool,
     files: HashMap<u32, Held>,
+    /// Files that were closed, or whose program ends, since this was looked at.
+    closed: BTreeSet<u32>,
     devices: BTreeSet<u64>,
     windows: DeviceWindows,
     /// Root, and not told to do without what only root can do.
@@ -323,6 +325,7 @@ impl State {
             config,
             begun: false,
             files: HashMap::new(),
+            closed: BTreeSet::new(),
             devices: BTreeSet::new(),
             arrivals: Arrivals::default(),
             out: HashMap::new(),
@@ -363,6 +366,7 @@ impl State {
             self.beat();
             self.take_watch();
             self.drain(DRAIN_MAX);
+            self.let_go_of_closed();
             self.faults();
             self.look_outside();
             self.arrive();

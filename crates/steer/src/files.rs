@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A description of our own disturbs nobody: advice on it is not the program's. It also keeps the file alive and its file
-//! system busy, so it is given up as soon as the program has closed the file, or has left it alone for a second.
+//! system busy, so it is given up as soon as the program says that it has closed the file or ends, a tenth of a second after one that did so without a
+//! word, or when it has left it alone for a second.
 //!
 //! Worked example: 4 pages of which the kernel holds the first two: `presence([0, 4))` is `1100`.
 
@@ -66,6 +67,9 @@ pub(crate) struct Descriptor {
     /// Whether the kernel tells us the truth about what is present.
     trusted: bool,
 }
+
+/// No program has a descriptor of this number.
+pub(crate) const NO_FD: i32 = -1;
 
 /// Where a program has a file open, and which file that must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -35,7 +35,7 @@ use ring::EventSlot;
 /// First word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"bowwave\x01");
 /// Layout version; shim and agent must agree exactly.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Environment variable that tells a program's shim where the segment is: a path to open and map.
 pub const ENV_SEGMENT: &str = "BOWWAVE_SEGMENT";
 /// Environment variable that switches a program's shim off when it says `off`.

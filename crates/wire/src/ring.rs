@@ -34,6 +34,8 @@ pub enum Kind {
     Map = 7,
     /// `len` bytes from [`Event::address`] on are mapped no more, or are something else.
     Unmap = 8,
+    /// The last descriptor of a description was closed: nothing of the file may be held open for its sake.
+    Closed = 9,
 }
 
 impl Kind {
@@ -48,6 +50,7 @@ impl Kind {
             6 => Self::Process,
             7 => Self::Map,
             8 => Self::Unmap,
+            9 => Self::Closed,
             _ => return None,
         })
     }

@@ -18,6 +18,24 @@ fn a_probe_of_the_end_is_no_read_and_nothing_is_told_past_the_end() {
     Bench::new().tells("reads.c", &["ends"]);
 }
 
+/// After its reads, and not while the description has another name.
+#[test]
+fn the_last_close_of_a_file_is_told() {
+    let bench = Bench::new();
+    let told = |bench: &Bench| {
+        let file = bench.agent.slot_of(&bench.data()).expect("it was met");
+        let its = |event: &Event| (event.file == file).then_some(event.kind);
+        bench.agent.events().iter().filter_map(its).collect::<Vec<_>>()
+    };
+    let closes = |told: &[Kind]| told.iter().filter(|kind| **kind == Kind::Closed).count();
+    bench.same("cat".as_ref(), &["data"]);
+    let of_cat = told(&bench);
+    assert_eq!((of_cat.last(), closes(&of_cat)), (Some(&Kind::Closed), 1), "{of_cat:?}");
+    let Some(program) = compile("reads.c", &[]) else { return };
+    bench.same(&program, &["dups"]);
+    assert_eq!(closes(&told(&bench)), 1, "each description of it has another name until the end");
+}
+
 #[test]
 fn duplicated_descriptors_share_a_position() {
     Bench::new().tells("reads.c", &["dups"]);

@@ -12,7 +12,7 @@ use bowwave_core::{
 use bowwave_wire::{Event, KERNEL_OFF, KERNEL_ON, Kind};
 
 use super::{HIT_NS, Held, State, THREADS_MAX, Told, raise_descriptor_limit};
-use crate::files::{Descriptor, Origin, Refusal, bits_in, runs};
+use crate::files::{Descriptor, NO_FD, Origin, Refusal, bits_in, runs};
 
 /// An event this old, and older than two latencies, comes too late.
 const BEHIND_NS: u64 = 10_000_000;
@@ -72,6 +72,12 @@ impl State {
         if event.kind == Kind::Unmap {
             return self.unmap(event);
         }
+        if event.kind == Kind::Closed {
+            if self.files.contains_key(&event.file) {
+                self.closed.insert(event.file);
+            }
+            return;
+        }
         // What a program has mapped, and says that it needs, it needs later too.
         if !matches!(event.kind, Kind::Map | Kind::Advice) && self.is_behind(event, now) {
             return;
@@ -84,7 +90,7 @@ impl State {
             Kind::Done | Kind::Surprise => self.done(event, now),
             Kind::Advice => self.advised(event, now),
             Kind::Map => self.map(event),
-            Kind::Seen | Kind::Process | Kind::Unmap => {}
+            Kind::Seen | Kind::Process | Kind::Unmap | Kind::Closed => {}
         }
     }
 
@@ -123,6 +129,8 @@ impl State {
                 self.processes += 1;
                 self.outside.covers(event.pid, true);
                 self.new_space(event.pid, None);
+                // What was to be closed when it became another program is closed.
+                self.closed.extend(self.files_of(event.pid));
             }
             1 => {
                 self.outside.covers(event.pid, true);
@@ -133,19 +141,21 @@ impl State {
             4 => {
                 self.outside.covers(event.pid, false);
                 self.new_space(event.pid, None);
-                // What it had open it has open no more: its file systems may be unmounted now.
-                let its: Vec<u32> = self
-                    .files
-                    .iter()
-                    .filter(|(_, f)| f.origin.pid == event.pid)
-                    .map(|(&slot, _)| slot)
-                    .collect();
-                for slot in its {
-                    self.let_go_if_closed(slot);
+                // It says so before its end: what it has open still, it will not have when its parent hears of that.
+                for slot in self.files_of(event.pid) {
+                    if let Some(held) = self.files.get_mut(&slot) {
+                        held.origin.fd = NO_FD;
+                    }
+                    self.closed.insert(slot);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Files of which this process told last.
+    fn files_of(&self, pid: u32) -> Vec<u32> {
+        self.files.iter().filter(|(_, held)| held.origin.pid == pid).map(|(&slot, _)| slot).collect()
     }
 
     /// Makes sure that the event's file is known; whether it is one that we steer.
@@ -163,6 +173,10 @@ impl State {
             && held.generation == event.generation
         {
             held.active = now;
+            if held.descriptor.is_some() && event.fd >= 0 && mapped == 0 && held.origin.mapped == 0 {
+                // Who told last has it open, whoever it was met by.
+                held.origin = origin;
+            }
             if held.descriptor.is_some() || event.fd < 0 {
                 return true;
             }

@@ -77,6 +77,7 @@ impl State {
             self.beat();
             if self.segment.has_events() {
                 self.drain(DRAIN_MAX);
+                self.let_go_of_closed();
             }
             self.arrive();
         }

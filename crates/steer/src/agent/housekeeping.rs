@@ -1,7 +1,8 @@
 //! Ten times a second: what was read quietly is harvested, descriptors that nobody needs are given up, memory is measured.
 //!
 //! What a program has closed, or left alone for a second, we hold open no longer: a file system shall be unmountable as
-//! soon as the program is done with it.
+//! soon as the program is done with it. A close that is told, and an end, are looked at within the turn of the loop in which they
+//! are heard, whatever is under way: what nobody has open may come for nobody.
 
 use std::sync::atomic::Ordering;
 
@@ -173,10 +174,16 @@ impl State {
         inside.into_iter().chain(outside)
     }
 
-    pub(super) fn let_go_if_closed(&mut self, slot: u32) {
+    /// All of a turn at once: who opens and closes a file again and again costs us one descriptor a turn.
+    pub(super) fn let_go_of_closed(&mut self) {
+        for slot in std::mem::take(&mut self.closed) {
+            self.let_go_if_closed(slot);
+        }
+    }
+
+    fn let_go_if_closed(&mut self, slot: u32) {
         let closed = self.files.get(&slot).is_some_and(|held| {
-            held.outstanding == 0
-                && !self.mapped.spaces.maps(slot)
+            !self.mapped.spaces.maps(slot)
                 && held.descriptor.as_ref().is_some_and(|d| !held.origin.holds() || d.unlinked())
         });
         if closed {

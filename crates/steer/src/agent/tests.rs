@@ -26,7 +26,14 @@ impl<'a> Program<'a> {
     }
 
     fn tell(&self, kind: Kind, offset: u64, len: u64, waited_ns: u32) {
-        let event = Event {
+        let event = self.event(kind);
+        if self.segment.push(&Event { offset, len, waited_ns, ..event }) {
+            ring(&self.segment.bell);
+        }
+    }
+
+    fn event(&self, kind: Kind) -> Event {
+        Event {
             kind,
             detail: 0,
             pid: std::process::id(),
@@ -34,14 +41,17 @@ impl<'a> Program<'a> {
             fd: self.file.as_raw_fd(),
             file: self.slot.index,
             generation: self.slot.generation,
-            offset,
-            len,
+            offset: 0,
+            len: 0,
             at_ns: monotonic_ns(),
-            waited_ns,
-        };
-        if self.segment.push(&event) {
-            ring(&self.segment.bell);
+            waited_ns: 0,
         }
+    }
+
+    fn close(self) {
+        let (segment, event) = (self.segment, self.event(Kind::Closed));
+        drop(self);
+        segment.push(&event);
     }
 
     /// Reads, and says whether anybody wanted to hear of it.
@@ -201,4 +211,32 @@ fn what_a_reader_read_where_he_left_off_is_told_before_he_reads_elsewhere() {
     assert_eq!(left_off(140, 5), [], "near by, a look around the read finds it");
     assert_eq!(left_off(3000, 5), [Harvest { file: slot.index, leaf: 1, used: 0b111 << 8 }]);
     assert_eq!(left_off(3000, 5), [], "it is told once");
+}
+
+/// A file system shall be unmountable by the program that comes after the one that read there.
+#[test]
+fn what_was_closed_is_let_go_of_at_once_and_what_another_has_open_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let mut state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (tmp, file) = temporary(64);
+    let second = file.try_clone().unwrap();
+    let (first, second) = (Program::open(&segment, file), Program::open(&segment, second));
+    let slot = first.slot.index;
+    let holds_it = |state: &mut State| {
+        state.drain(DRAIN_MAX);
+        state.let_go_of_closed();
+        state.files[&slot].descriptor.is_some()
+    };
+    assert!(holds_it(&mut state), "it was met");
+    second.tell(Kind::Read, 0, 4096, 0);
+    first.close();
+    assert!(holds_it(&mut state), "the second has told last, and has it open");
+    second.close();
+    assert!(!holds_it(&mut state));
+    // Who ends says so while he still has it open.
+    let again = Program::open(&segment, File::open(tmp.path().join("file")).unwrap());
+    assert!(holds_it(&mut state));
+    segment.push(&Event { detail: 4, file: u32::MAX, fd: -1, ..again.event(Kind::Process) });
+    assert!(!holds_it(&mut state));
 }
