@@ -641,3 +641,27 @@ fn a_run_inside_a_run() {
     assert_eq!(met(&report(inner)), 1);
     assert!(report(outer)["processes"].as_u64() > Some(0), "the inner bowwave is a program, too");
 }
+
+/// Its programs tell numbers of their own; who cannot make a namespace here says so and passes.
+#[test]
+fn programs_in_a_pid_namespace_of_their_own_are_steered() {
+    let place = Place::new();
+    let possible = Command::new("unshare").args(["-Urpf", "--mount-proc", "true"]).output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no PID namespaces here (unshare -Urpf --mount-proc)");
+        return;
+    }
+    chill(&place.path("data"));
+    // It has the file open as long as it waits for what to compare it with.
+    let script = "sleep 1 | cmp -s data -; true";
+    let command = ["unshare", "-Urpf", "--mount-proc", "sh", "-c", script];
+    let output = place.run(&["--observer", "preload", "--json", "out"], &command).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_str(&fs::read_to_string(place.path("out")).unwrap()).unwrap();
+    let files = report["files"].as_array().unwrap();
+    assert!(
+        files.iter().any(|file| file["path"].as_str().is_some_and(|at| at.ends_with("/data"))),
+        "{report}"
+    );
+    assert!(!report["not_steered"].to_string().contains("namespace"), "{report}");
+}

@@ -110,7 +110,7 @@ impl Mapping {
             kind,
             detail,
             pid: state::process(),
-            tid: sys::thread_id(),
+            tid: state::thread(),
             fd: -1,
             file,
             generation,

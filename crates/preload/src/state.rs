@@ -14,7 +14,7 @@
 //! Sums: 65,536 descriptors x 8 B and 65,536 descriptions x 64 B are 4.5 MiB of zero pages, of which a program that has
 //! a hundred files open touches three. Larger descriptors are passed through.
 
-use bowwave_wire::{Event, FileRef, FileSlot, FileTag, KERNEL_OFF, KERNEL_ON, Kind, Segment};
+use bowwave_wire::{Event, FileRef, FileSlot, FileTag, KERNEL_OFF, KERNEL_ON, Kind, ProcessId, Segment};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -50,6 +50,8 @@ static FDS_END: AtomicUsize = AtomicUsize::new(0);
 /// Counts the forks that made this process's descriptions shared.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static PID: AtomicU32 = AtomicU32::new(0);
+/// The place of our PID namespace in the segment.
+static NAMESPACE: AtomicU32 = AtomicU32::new(0);
 /// Whether code that is not this process may be running in its memory.
 static VFORKED: AtomicBool = AtomicBool::new(false);
 
@@ -125,15 +127,28 @@ pub(crate) fn segment() -> Option<&'static Segment> {
     unsafe { SEGMENT.load(Relaxed).as_ref() }
 }
 
-/// This process, as it sees itself.
+/// This process, as it sees itself in its namespace.
 pub(crate) fn process() -> u32 {
-    PID.load(Relaxed)
+    ProcessId::new(NAMESPACE.load(Relaxed), PID.load(Relaxed)).0
+}
+
+/// This thread, likewise.
+pub(crate) fn thread() -> u32 {
+    ProcessId::new(NAMESPACE.load(Relaxed), sys::thread_id()).0
 }
 
 /// Begins to observe.
 pub(crate) fn begin(segment: *mut Segment) {
     PID.store(sys::process_id(), Relaxed);
+    // SAFETY: a mapping of the whole segment that is never unmapped; it consists of atomics.
+    look_at_namespace(unsafe { &*segment });
     SEGMENT.store(segment, Relaxed);
+}
+
+/// Where nothing can be seen of it, it is taken for the agent's.
+fn look_at_namespace(segment: &Segment) {
+    let place = sys::pid_namespace().map_or(0, |inode| segment.place_of_namespace(inode));
+    NAMESPACE.store(place, Relaxed);
 }
 
 // ---- descriptors -----------------------------------------------------------------------------------------------------
@@ -257,8 +272,8 @@ pub(crate) fn closed(fd: c_int, file: Option<FileRef>) {
     let event = Event {
         kind: Kind::Closed,
         detail: 0,
-        pid: PID.load(Relaxed),
-        tid: sys::thread_id(),
+        pid: process(),
+        tid: thread(),
         fd,
         file: file.index,
         generation: file.generation,
@@ -549,8 +564,8 @@ impl Bound {
         Event {
             kind,
             detail,
-            pid: PID.load(Relaxed),
-            tid: sys::thread_id(),
+            pid: process(),
+            tid: thread(),
             fd: self.known.fd,
             file: self.slot.index,
             generation: self.slot.generation,
@@ -611,7 +626,7 @@ fn tell_of(detail: u32, parent: u32) {
     let Some(segment) = segment() else { return };
     let now = sys::now_ns();
     if segment.agent_alive(now) {
-        let (pid, tid) = (PID.load(Relaxed), sys::thread_id());
+        let (pid, tid) = (process(), thread());
         let (file, generation) = (u32::MAX, 0);
         let event = Event {
             kind: Kind::Process,
@@ -638,8 +653,13 @@ pub(crate) fn shared_by_fork() {
 /// We are the child of a fork.
 pub(crate) fn forked_child() {
     shared_by_fork();
-    if segment().is_some() {
-        let parent = PID.swap(sys::process_id(), Relaxed);
+    if let Some(segment) = segment() {
+        let parent = process();
+        PID.store(sys::process_id(), Relaxed);
+        // The first of its namespace: whoever forked it had unshared.
+        if sys::process_id() == 1 {
+            look_at_namespace(segment);
+        }
         VFORKED.store(false, Relaxed);
         tell_of(FORKED, parent);
     }

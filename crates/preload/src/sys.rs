@@ -91,6 +91,18 @@ pub(crate) fn stat(fd: c_int) -> Option<Stat> {
     }
 }
 
+/// The inode of this process's PID namespace, which is the same wherever it is looked at. `None` without /proc.
+pub(crate) fn pid_namespace() -> Option<u64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    let path = c"/proc/self/ns/pid".as_ptr();
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: as above; the path ends with a zero byte.
+    unsafe {
+        let done = raw(libc::SYS_newfstatat, [at, path as usize, stat.as_mut_ptr() as usize, 0, 0, 0]) == 0;
+        done.then(|| stat.assume_init().st_ino)
+    }
+}
+
 /// The descriptor's status flags (O_DIRECT, access mode), or a negated error.
 pub(crate) fn status_flags(fd: c_int) -> isize {
     // SAFETY: reads a number.

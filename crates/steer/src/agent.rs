@@ -45,6 +45,7 @@ use crate::pagemap::can_scan;
 use crate::perf::Watch;
 use crate::priority;
 use crate::prober::Probers;
+use crate::processes::{Processes, proc_is_ours};
 use crate::segment::{SegmentError, SharedSegment, futex_wait, monotonic_ns, ring};
 use crate::select::Selection;
 use crate::summary::{FileReport, Report};
@@ -167,6 +168,10 @@ impl Agent {
 
     /// Watches the page faults of all programs that this thread will start. To be called before it starts one.
     pub fn watch_faults(&self) {
+        // Faults are told by our numbers, and mappings are looked at in /proc.
+        if !proc_is_ours() {
+            return;
+        }
         let watch = Mapped::watch_this_thread(is_root());
         // Looked at in page tables, touches are known too late to do without the kernel's own reading around them.
         let maps = match (&watch, self.dry_run) {
@@ -262,6 +267,7 @@ struct State {
     probers: Probers,
     out: HashMap<FetchId, Out>,
     told: HashMap<u32, Told>,
+    who: Processes,
     explain: Option<Explain>,
     mapped: Mapped,
     outside: Outside,
@@ -313,6 +319,7 @@ impl State {
         });
         let start_ns = monotonic_ns();
         let privileged = options.lend_windows && is_root();
+        let who = Processes::new(&segment);
         Self {
             windows: DeviceWindows::new(privileged),
             privileged,
@@ -330,6 +337,7 @@ impl State {
             arrivals: Arrivals::default(),
             out: HashMap::new(),
             told: HashMap::new(),
+            who,
             explain: explain.and_then(|(works, explain)| works.then_some(explain)),
             mapped: Mapped::default(),
             outside: Outside::default(),

@@ -26,6 +26,8 @@ use crate::mapping::Mapping;
 pub(crate) enum Refusal {
     /// The descriptor was closed, or bound to another file, before we could look.
     Gone,
+    /// Its program cannot be found by the number that it has in its PID namespace.
+    Elsewhere,
     NotPermitted,
     NotRegular,
     NoReadahead,
@@ -44,6 +46,7 @@ impl Refusal {
     const fn words(self) -> &'static str {
         match self {
             Self::Gone => "closed before they could be looked at",
+            Self::Elsewhere => "of a PID namespace that bowwave cannot see into",
             Self::NotPermitted => "not readable by bowwave",
             Self::NotRegular => "not regular files",
             Self::NoReadahead => "on a file system without readahead",
@@ -55,7 +58,7 @@ impl Refusal {
 
     /// Whether a later descriptor of the same file may fare better.
     pub(crate) const fn passes(self) -> bool {
-        matches!(self, Self::Gone | Self::TooManyOpen)
+        matches!(self, Self::Gone | Self::Elsewhere | Self::TooManyOpen)
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! The agent is the real-time twin of the lab's player: both drive the same brain through the same door. Reading order:
 //! `agent` (the loop), `files` (descriptors, what is cached), `arrivals` and `prober` (when a fetch has come),
-//! `device_window` (how much one call brings), `memory`, `segment`, `launch`, `summary`, `explain_file`; `observer`, `bpf` and `perf`
+//! `device_window` (how much one call brings), `processes` (who a program is), `memory`, `segment`, `launch`, `summary`, `explain_file`; `observer`, `bpf` and `perf`
 //! for programs that no library reaches, and for page faults.
 
 mod address_space;
@@ -28,6 +28,7 @@ mod pagemap;
 mod perf;
 mod priority;
 mod prober;
+mod processes;
 mod segment;
 mod select;
 mod summary;

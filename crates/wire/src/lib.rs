@@ -23,10 +23,12 @@
 
 mod files;
 mod leaves;
+mod namespaces;
 mod ring;
 
 pub use files::{FILE_PROBES_MAX, FILES_MAX, FileRef, FileSlot, KERNEL_AS_IS, KERNEL_OFF, KERNEL_ON};
 pub use leaves::{FileTag, Harvest, LEAVES_MAX, LeafSlot, Standing};
+pub use namespaces::{NAMESPACES_MAX, ProcessId};
 pub use ring::{EVENTS_MAX, Event, Kind};
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -62,6 +64,8 @@ pub struct Segment {
     pub agent_state: AtomicU32,
     /// Process id of the agent, in the pid namespace of `bowwave run`.
     pub agent_pid: AtomicI32,
+    /// Inodes of the PID namespaces in which programs of the run live; 0 for none. The first is the agent's.
+    namespaces: [AtomicU64; NAMESPACES_MAX],
     /// What new files start with: a `KERNEL_` value.
     pub kernel_default: AtomicU32,
     /// What the agent wants of new mappings: a `MAPS_` value.
@@ -154,6 +158,20 @@ mod tests {
     #[test]
     fn the_segment_is_as_large_as_it_says() {
         assert!(size_of::<Segment>() <= (5 << 20) + 8192, "{}", size_of::<Segment>());
+    }
+
+    #[test]
+    fn a_process_is_its_number_in_its_namespace() {
+        let s = segment();
+        s.set_namespace_of_agent(4_026_531_836);
+        assert_eq!(s.place_of_namespace(4_026_531_836), 0);
+        let numbers: std::vec::Vec<u32> = (1..=100).map(|inode| s.place_of_namespace(inode)).collect();
+        assert_eq!((numbers[0], numbers[62], numbers[63], numbers[99]), (1, 63, 64, 64), "full after 63");
+        assert_eq!((s.place_of_namespace(7), s.namespace(7), s.namespace(64)), (7, Some(7), None));
+        let who = ProcessId::new(7, 1 << 21);
+        assert_eq!((who.namespace(), who.number()), (7, 1 << 21));
+        assert_eq!(ProcessId::new(0, 4711).0, 4711);
+        assert!(ProcessId::NOBODY.namespace() as usize > NAMESPACES_MAX);
     }
 
     #[test]

@@ -63,9 +63,9 @@ pub struct Event {
     pub kind: Kind,
     /// Depends on `kind`; 0 where it says nothing.
     pub detail: u32,
-    /// Process, as it sees itself.
+    /// Process, as it sees itself in its namespace: a [`ProcessId`](crate::ProcessId).
     pub pid: u32,
-    /// Thread, as it sees itself.
+    /// Thread, likewise.
     pub tid: u32,
     /// Descriptor in that process, or -1.
     pub fd: i32,

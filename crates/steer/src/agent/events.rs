@@ -9,11 +9,15 @@ use std::sync::atomic::Ordering;
 use bowwave_core::{
     Advice, Bytes, Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex, PageTable, Wave,
 };
-use bowwave_wire::{Event, KERNEL_OFF, KERNEL_ON, Kind};
+use bowwave_wire::{Event, KERNEL_OFF, KERNEL_ON, Kind, ProcessId};
 
 use super::{HIT_NS, Held, State, THREADS_MAX, Told, raise_descriptor_limit};
 use crate::files::{Descriptor, NO_FD, Origin, Refusal, bits_in, runs};
 
+/// What a process tells of itself: see [`Kind::Process`].
+const STARTS: u32 = 0;
+const FORKED: u32 = 1;
+const ENDS: u32 = 4;
 /// An event this old, and older than two latencies, comes too late.
 const BEHIND_NS: u64 = 10_000_000;
 /// So long we must have kept up before the kernel's heuristics are switched off again.
@@ -42,11 +46,27 @@ impl State {
                 self.unstick();
                 return;
             };
+            let event = self.as_we_see_it(event);
             self.stuck = None;
             self.events += 1;
             self.vain = self.vain.saturating_add(1);
             self.take(&event);
         }
+    }
+
+    /// The event with its process by the number that we know it by: a program tells its own.
+    fn as_we_see_it(&mut self, event: Event) -> Event {
+        let news = (event.kind == Kind::Process).then_some(event.detail);
+        if matches!(news, Some(STARTS | FORKED)) {
+            self.who.forget(event.pid);
+        }
+        let mut find = |pid| self.who.find(&self.segment, pid);
+        let offset = if news == Some(FORKED) { u64::from(find(event.offset as u32)) } else { event.offset };
+        let seen = Event { pid: find(event.pid), offset, ..event };
+        if news == Some(ENDS) {
+            self.who.forget(event.pid);
+        }
+        seen
     }
 
     /// A place that is claimed and not published holds up everybody behind it.
@@ -125,20 +145,20 @@ impl State {
 
     pub(super) fn process(&mut self, event: &Event) {
         match event.detail {
-            0 => {
+            STARTS => {
                 self.processes += 1;
                 self.outside.covers(event.pid, true);
                 self.new_space(event.pid, None);
                 // What was to be closed when it became another program is closed.
                 self.closed.extend(self.files_of(event.pid));
             }
-            1 => {
+            FORKED => {
                 self.outside.covers(event.pid, true);
                 self.new_space(event.pid, Some(event.offset as u32));
             }
             2 => *self.dormant.entry("process | that sealed itself off (seccomp)").or_default() += 1,
             3 => *self.dormant.entry("process | behind another root (chroot)").or_default() += 1,
-            4 => {
+            ENDS => {
                 self.outside.covers(event.pid, false);
                 self.new_space(event.pid, None);
                 // It says so before its end: what it has open still, it will not have when its parent hears of that.
@@ -185,6 +205,10 @@ impl State {
             return true;
         }
         if event.fd < 0 {
+            return false;
+        }
+        if event.pid == ProcessId::NOBODY.0 {
+            self.refuse(event.file, Refusal::Elsewhere);
             return false;
         }
         self.forget(event.file);

@@ -63,6 +63,7 @@ impl State {
         if now.since(self.measured).0 > MEMORY_NS {
             self.measured = now;
             let pid = Some(self.child.load(Ordering::Relaxed)).filter(|&pid| pid > 0);
+            let pid = pid.map(|pid| self.who.find(&self.segment, pid));
             let memory = memory::allowance(self.options.memory, pid);
             if memory::differs(self.memory, memory) {
                 self.memory = memory;
