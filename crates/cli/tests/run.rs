@@ -383,7 +383,8 @@ fn a_program_that_stops_alone_stops_us_and_goes_on_with_us() {
 #[test]
 fn a_limit_of_files_is_the_programs_to_die_of() {
     let place = Place::new();
-    let mut command = place.run(&[], &["sh", "-c", "echo ran; kill -XFSZ $$; echo lived"]);
+    let options = ["--observer", "preload"];
+    let mut command = place.run(&options, &["sh", "-c", "echo ran; kill -XFSZ $$; echo lived"]);
     // SAFETY: sets a limit and a disposition, between fork and exec.
     unsafe {
         command.pre_exec(|| {
@@ -664,4 +665,33 @@ fn programs_in_a_pid_namespace_of_their_own_are_steered() {
         "{report}"
     );
     assert!(!report["not_steered"].to_string().contains("namespace"), "{report}");
+}
+
+/// Root watches from outside where there is no place for a segment; who may not runs unsteered. Either is said, once.
+#[test]
+fn without_a_place_for_the_segment_it_is_observed_from_outside_where_that_may_be() {
+    let place = Place::new();
+    chill(&place.path("data"));
+    let limited = |options: &[&str]| {
+        let mut command = place.run(options, &["cat", "data"]);
+        // SAFETY: sets a limit, between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: 1 << 20 };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+                Ok(())
+            });
+        }
+        let output = command.output().unwrap();
+        assert!(output.stdout == bytes(DATA_BYTES) && output.status.success());
+        text(&output.stderr)
+    };
+    let said = limited(&[]);
+    let instead = said.contains("(ulimit -f); observing from outside instead");
+    let summed_up = said.contains("windows thrashed");
+    assert!(instead == summed_up && (instead || said.contains("running cat unsteered")), "{said}");
+    assert_eq!(said.lines().count(), if instead { 2 } else { 1 }, "{said}");
+    let asked = limited(&["--observer", "outside"]);
+    assert_eq!(asked.lines().count(), 1, "nothing is missing where it was asked for: {asked}");
+    assert_eq!(limited(&["--quiet"]), "");
 }

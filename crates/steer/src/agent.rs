@@ -133,10 +133,19 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Makes a segment and serves it.
-    pub fn start(options: Options) -> Result<Self, SegmentError> {
-        let segment = Arc::new(SharedSegment::create()?);
-        Ok(Self::serve(segment, options))
+    /// Makes a segment and serves it. Where there is no place for one the agent serves nobody but who watches from outside
+    /// ([`Agent::watch_outside`]), and it is said why.
+    ///
+    /// # Errors
+    /// If there is no memory either.
+    pub fn start(options: Options) -> Result<(Self, Option<SegmentError>), SegmentError> {
+        match SharedSegment::create() {
+            Ok(segment) => Ok((Self::serve(Arc::new(segment), options), None)),
+            Err(error) => match SharedSegment::create_alone() {
+                Ok(segment) => Ok((Self::serve(Arc::new(segment), options), Some(error))),
+                Err(_) => Err(error),
+            },
+        }
     }
 
     fn serve(segment: Arc<SharedSegment>, options: Options) -> Self {
@@ -156,8 +165,8 @@ impl Agent {
         Self { segment, stop, child, thread: thread.ok(), coming, dry_run }
     }
 
-    /// The segment's file, for the environment of the program.
-    pub fn segment_path(&self) -> &Path {
+    /// The segment's file, for the environment of the program, if it has one.
+    pub fn segment_path(&self) -> Option<&Path> {
         self.segment.path()
     }
 

@@ -27,6 +27,17 @@ impl Mapping {
         Ok(Self { at: NonNull::new(at.cast()).expect("mmap never returns null"), len })
     }
 
+    /// `len` bytes of zeros that only we have.
+    pub(crate) fn of_nothing(len: usize) -> io::Result<Self> {
+        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { at: NonNull::new(at.cast()).expect("mmap never returns null"), len })
+    }
+
     /// Where it lies: aligned to a page.
     pub(crate) fn at(&self) -> NonNull<u8> {
         self.at

@@ -4,6 +4,7 @@
 //!   /dev/shm/bowwave-4711-9f2c51d07ab3e864/     0700; 0711 for root, whose children may change uid
 //!     1c07d3b85e92f46a                          5 MiB, reserved at once, 0600 (0666 for root)
 //!   $XDG_RUNTIME_DIR, /tmp                      tried next, where /dev/shm is missing or full
+//!   memory that only the agent has              where nothing can be written, for an agent that watches from outside
 //! ```
 //!
 //! Who could open root's segment could cut it short below root's programs. So it lies in a folder that nobody else may list, under a
@@ -49,10 +50,11 @@ fn advice(cause: &io::Error) -> &'static str {
     }
 }
 
-/// A mapped segment and the file behind it. Dropping it says that the agent has gone and removes the file.
+/// A mapped segment and the file behind it, if programs are to map it too. Dropping it says that the agent has gone and removes the
+/// file.
 pub struct SharedSegment {
     mapping: Mapping,
-    path: PathBuf,
+    path: Option<PathBuf>,
 }
 
 // SAFETY: the mapping is of atomics only, made to be used from several threads and processes at once.
@@ -72,6 +74,13 @@ impl SharedSegment {
             }
         }
         Err(failure.expect("there is at least one place"))
+    }
+
+    /// A segment that no program can map: it needs no place.
+    pub(crate) fn create_alone() -> io::Result<Self> {
+        let this = Self { mapping: Mapping::of_nothing(size_of::<Segment>())?, path: None };
+        this.initialise(std::process::id() as i32);
+        Ok(this)
     }
 
     /// Makes a segment in a folder of its own in `dir`.
@@ -108,21 +117,21 @@ impl SharedSegment {
             return Err(io::Error::from_raw_os_error(reserved));
         }
         let mapping = Mapping::of(file.as_fd(), size_of::<Segment>(), 0, true)?;
-        let this = Self { mapping, path: path.to_path_buf() };
+        let this = Self { mapping, path: Some(path.to_path_buf()) };
         this.initialise(std::process::id() as i32);
         Ok(this)
     }
 
     /// The file, as children are told of it.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// Says that nobody serves any more, and removes the file and its folder. Programs that have it mapped keep their mapping.
     pub fn retire(&self) {
         self.agent_state.store(bowwave_wire::AGENT_GONE, Ordering::SeqCst);
         // Somebody else may have cleaned up.
-        let _ = self.path.parent().map(fs::remove_dir_all);
+        let _ = self.path().and_then(Path::parent).map(fs::remove_dir_all);
     }
 }
 
@@ -224,16 +233,30 @@ fn heartbeat_is_old(folder: &Path) -> bool {
 mod tests {
     use super::*;
 
+    fn path_of(segment: &SharedSegment) -> &Path {
+        segment.path().expect("it has a file")
+    }
+
+    #[test]
+    fn a_segment_that_nobody_shares_needs_no_place() {
+        let segment = SharedSegment::create_alone().unwrap();
+        assert!(segment.is_ours() && segment.path().is_none());
+        assert!(segment.bind(1, 2, 1 << 20).is_some());
+    }
+
     #[test]
     fn a_segment_is_reserved_mapped_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let segment = SharedSegment::create_in(dir.path()).unwrap();
         assert!(segment.is_ours());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(fs::metadata(segment.path()).unwrap().len(), size_of::<Segment>() as u64);
-        let folder = segment.path().parent().unwrap().to_path_buf();
+        assert_eq!(fs::metadata(path_of(&segment)).unwrap().len(), size_of::<Segment>() as u64);
+        let folder = path_of(&segment).parent().unwrap().to_path_buf();
         let root = unsafe { libc::geteuid() } == 0;
-        assert_eq!([mode(&folder), mode(segment.path())], if root { [0o711, 0o666] } else { [0o700, 0o600] });
+        assert_eq!(
+            [mode(&folder), mode(path_of(&segment))],
+            if root { [0o711, 0o666] } else { [0o700, 0o600] }
+        );
         drop(segment);
         assert!(!folder.exists());
     }
@@ -243,8 +266,8 @@ mod tests {
     fn the_name_of_a_segment_is_not_that_of_its_folder() {
         let dir = tempfile::tempdir().unwrap();
         let segment = SharedSegment::create_in(dir.path()).unwrap();
-        let name = segment.path().file_name().unwrap().to_str().unwrap();
-        assert!(name.len() == 16 && !segment.path().parent().unwrap().to_str().unwrap().contains(name));
+        let name = path_of(&segment).file_name().unwrap().to_str().unwrap();
+        assert!(name.len() == 16 && !path_of(&segment).parent().unwrap().to_str().unwrap().contains(name));
     }
 
     /// What to do follows from what the system says: room does not help against a limit.
@@ -271,10 +294,10 @@ mod tests {
         let stale = folder("bowwave-4194305-00000000000000aa");
         fs::write(stale.join("aa"), [0u8; 64]).unwrap();
         let beating = folder("bowwave-4194305-00000000000000bb");
-        fs::copy(alive.path(), beating.join("bb")).unwrap();
+        fs::copy(path_of(&alive), beating.join("bb")).unwrap();
         let file = fs::OpenOptions::new().write(true).open(beating.join("bb")).unwrap();
         file.write_all_at(&monotonic_ns().to_ne_bytes(), offset_of!(Segment, heartbeat_ns) as u64).unwrap();
         remove_stale(dir.path());
-        assert!(!stale.exists() && beating.exists() && alive.path().exists());
+        assert!(!stale.exists() && beating.exists() && path_of(&alive).exists());
     }
 }

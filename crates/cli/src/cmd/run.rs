@@ -7,7 +7,8 @@
 //!   find CMD (127, 126) - segment and agent - start CMD with the library - wait - report - end as CMD ended
 //! ```
 //!
-//! Nothing of ours keeps the program from running: without a segment or a library it runs unsteered, and we say so.
+//! Nothing of ours keeps the program from running: without a segment or a library it is observed from outside where we may, else it
+//! runs unsteered, and we say so.
 
 use std::ffi::OsString;
 use std::fs;
@@ -63,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_window_lending: bool,
     /// Who sees the reads: the library in the program (preload), tracepoints (outside: root, any program), or the library
-    /// and, where it reaches no program of a run and we may, tracepoints
+    /// and, where it reaches no program of a run or has no place, and we may, tracepoints
     #[arg(long, value_enum, default_value_t = Observer::Auto)]
     observer: Observer,
     /// Leave the kernel's own readahead on beside ours
@@ -157,37 +158,53 @@ fn steer(
     explain: Option<fs::File>,
     json: Option<(&Path, fs::File)>,
 ) -> Result<Ended, Failure> {
-    let library = install_library().map_err(|error| say_unsteered(args, &error)).ok();
-    let agent = library.as_ref().and_then(|_| {
-        let command: Vec<_> = args.command.iter().map(|part| part.to_string_lossy()).collect();
-        let command = one_line(&command.join(" "));
-        let options = Options {
-            dry_run: args.dry_run,
-            lend_windows: !args.no_window_lending,
-            kernel_off: !args.keep_kernel,
-            memory: args.memory,
-            waste_percent: args.waste,
-            selection: Selection { only: args.only.clone(), except: args.except.clone() },
-            explain: explain.map(|file| (Box::new(BufWriter::new(file)) as _, command)),
-        };
-        Agent::start(options).map_err(|error| say_unsteered(args, &error)).ok()
+    let command: Vec<_> = args.command.iter().map(|part| part.to_string_lossy()).collect();
+    let command = one_line(&command.join(" "));
+    let started = Agent::start(Options {
+        dry_run: args.dry_run,
+        lend_windows: !args.no_window_lending,
+        kernel_off: !args.keep_kernel,
+        memory: args.memory,
+        waste_percent: args.waste,
+        selection: Selection { only: args.only.clone(), except: args.except.clone() },
+        explain: explain.map(|file| (Box::new(BufWriter::new(file)) as _, command)),
     });
-    let wanted = args.observer.outside(program.reach);
+    let (agent, no_segment) = match started {
+        Ok((agent, no_segment)) => (Some(agent), no_segment.map(|error| error.to_string())),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let installed = install_library().map_err(|error| error.to_string());
+    // Why no library observes, if none can.
+    let no_library = installed.as_ref().err().cloned().or(no_segment);
+    let wanted = match args.observer {
+        Observer::Auto if no_library.is_some() => Some(OutsideBy::Best),
+        observer => observer.outside(program.reach),
+    };
     let outside = agent.as_ref().zip(wanted).map(|(agent, by)| agent.watch_outside(by));
     let asked_for = args.observer != Observer::Auto;
-    if asked_for
-        && let Some(Err(why)) = &outside
-        && !args.quiet
-    {
-        eprintln!("bowwave: {why}; observing with the library instead");
+    let watched = matches!(outside, Some(Ok(())));
+    match (&no_library, &outside) {
+        _ if args.quiet => {}
+        (Some(why), _) if !watched => {
+            eprintln!("bowwave: {why}; running {} unsteered", args.command[0].to_string_lossy());
+        }
+        (Some(why), _) if !asked_for => eprintln!("bowwave: {why}; observing from outside instead"),
+        (None, Some(Err(why))) if asked_for => {
+            eprintln!("bowwave: {why}; observing with the library instead");
+        }
+        _ => {}
     }
-    let outside = matches!(outside, Some(Ok(())));
-    let preload = !(outside && asked_for);
-    let steering = match (&agent, &library) {
-        _ if !preload => None,
-        (Some(agent), Some(library)) => Some(Steering { segment: agent.segment_path(), library }),
-        _ => None,
+    let agent = match agent {
+        Some(agent) if !watched && no_library.is_some() => {
+            agent.stop();
+            None
+        }
+        agent => agent,
     };
+    let preload = no_library.is_none() && !(watched && asked_for);
+    let segment = agent.as_ref().and_then(Agent::segment_path).filter(|_| preload);
+    let library = installed.as_ref().ok();
+    let steering = segment.zip(library).map(|(segment, library)| Steering { segment, library });
     if let Some(agent) = agent.as_ref().filter(|_| preload) {
         agent.watch_faults();
     }
@@ -198,18 +215,12 @@ fn steer(
     let ended = child.wait();
     if let Some(agent) = agent {
         let mut report = agent.stop();
-        if program.reach != Reach::Steered && !outside {
+        if program.reach != Reach::Steered && !watched {
             *report.not_steered.entry(program.reach.words().into()).or_default() += 1;
         }
         tell(args, &report, json);
     }
     ended.map_err(Failure::Wait)
-}
-
-fn say_unsteered(args: &Args, error: &dyn std::error::Error) {
-    if !args.quiet {
-        eprintln!("bowwave: {error}; running {} unsteered", args.command[0].to_string_lossy());
-    }
 }
 
 /// The line, and the JSON. Stderr may be closed by now; that is no reason to fail.
