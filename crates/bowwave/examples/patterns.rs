@@ -134,7 +134,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut sum, mut count) = (0.0, 0);
     for (name, model) in &models {
         for pattern in &patterns {
-            let plan = pattern.plan(&Params { volume: options.volume, ..Params::published() });
+            let plan = pattern
+                .plan(&Params { volume: options.volume, ..Params::published() })
+                .expect("none is set by hand");
             let played = play(&plan, *model, &options)?;
             let capped = played.ops < plan.ops.len();
             let judged = if capped { Plan { ops: plan.ops[..played.ops].to_vec(), ..plan } } else { plan };

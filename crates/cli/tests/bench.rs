@@ -62,7 +62,11 @@ fn what_cannot_be_played_is_said_in_a_sentence() {
         ("seq_1m --param x=1", 64, "has a parameter 'x'"),
         ("seq_1m --param block=0", 64, "block lies between"),
         ("seq_1k --param start=99999G", 64, "cannot play seq_1k so"),
-        ("seq_1k --param start=100G", 64, "a read ends inside its file"),
+        (
+            "seq_1k --param start=100G",
+            64,
+            "cannot play seq_1k so: a read would end past its file; see bowwave bench --list",
+        ),
         ("seq_1m --arm 128k --explain out", 64, "needs an arm that decides"),
         ("ordered:x", 64, "SEED is a number"),
         ("composed", 64, "composed:SEED"),

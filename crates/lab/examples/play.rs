@@ -78,7 +78,11 @@ fn main() {
         (0..n).map(|seed| (format!("runs:{seed}"), runs(seed))).collect()
     } else {
         let wanted = |p: &&Pattern| name.is_none_or(|n| p.name.starts_with(n.as_str()));
-        patterns.iter().filter(wanted).map(|p| (p.name.clone(), p.plan(&params))).collect()
+        patterns
+            .iter()
+            .filter(wanted)
+            .map(|p| (p.name.clone(), p.plan(&params).expect("none is set by hand")))
+            .collect()
     };
     for (device, model) in &devices {
         let mut logs = (0.0, 0);

@@ -310,7 +310,7 @@ mod tests {
     use crate::pattern::{Params, find};
 
     fn plan(name: &str) -> Plan {
-        find(name).unwrap().plan(&Params::published())
+        find(name).unwrap().plan(&Params::published()).unwrap()
     }
 
     /// `name` with `reads` of its reads made, stopped there.
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn compute_hides_transfer_but_not_a_latency() {
         let params = Params { think_ns_per_mib: 10_486_000, ..Params::published() };
-        let yardsticks = Yardsticks::of(&find("seq_1m").unwrap().plan(&params), &DeviceModel::HDD);
+        let yardsticks = Yardsticks::of(&find("seq_1m").unwrap().plan(&params).unwrap(), &DeviceModel::HDD);
         assert_eq!(yardsticks.compute_ns, 256 * 10_486_000);
         assert_eq!(yardsticks.ideal_ns, yardsticks.compute_ns + 8_000_000);
     }

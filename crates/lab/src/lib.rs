@@ -26,8 +26,8 @@ pub use judge::{
     cases as judge_cases, compare as judge_compare, trace_line as judge_trace_line,
 };
 pub use pattern::{
-    BIG_FILE_BYTES, Dispatch, Family, Op, Pace, Params, Pattern, Phase, Plan, PlanFile, SMALL_FILE_BYTES,
-    Set, catalogue, find, mapped, mixtures, published, scarce,
+    BIG_FILE_BYTES, Dispatch, Family, Misfit, Op, Pace, Params, Pattern, Phase, Plan, PlanFile,
+    SMALL_FILE_BYTES, Set, catalogue, find, mapped, mixtures, published, scarce,
 };
 pub use play::{Fetcher, Knowledge, Outcome, play, play_knowing};
 pub use replay::{Trace, TraceFormat, read_trace, trace_of};

@@ -217,6 +217,9 @@ fn bound_ns(yard: &Yardsticks, model: &DeviceModel) -> u64 {
 }
 
 /// Plays one cell.
+///
+/// # Panics
+/// If parameters set by hand make no plan.
 pub fn sweep_cell(
     pattern: &Pattern,
     params: &Params,
@@ -225,7 +228,8 @@ pub fn sweep_cell(
     memory_mib: u64,
     policies: &[String],
 ) -> SweepCell {
-    sweep_plan(&pattern.plan(params), (&pattern.name, pattern.regular), device, model, memory_mib, policies)
+    let plan = pattern.plan(params).expect("parameters that fit");
+    sweep_plan(&plan, (&pattern.name, pattern.regular), device, model, memory_mib, policies)
 }
 
 /// Plays one plan, of that name, whether a rule could foresee it.

@@ -14,7 +14,8 @@ fn an_explicit_ceiling_holds_where_gaps_and_regions_would_pay() {
     let bound = Config { waste_percent: 5, waste_absolute: true, ..free };
     for (device, model) in DeviceModel::NAMED {
         for name in ["seq_64k", "il32_1fd", "sparse_8k", "stride_4k_64k", "rnd_clu", "rnd_sparse"] {
-            let plan = find(name).expect("a pattern of the catalogue").plan(&params);
+            let plan =
+                find(name).expect("a pattern of the catalogue").plan(&params).expect("published parameters");
             let useful = Yardsticks::of(&plan, &model).useful_bytes as f64;
             let fetched = play(&plan, &model, Fetcher::Wave(bound), false).fetched_bytes as f64;
             // One request may be sent when the last page of the allowance is still free.

@@ -58,7 +58,8 @@ fn compare(device: &str, model: &DeviceModel) {
     let params = Params { volume: 0.05, ..Params::published() };
     let mut broken = Vec::new();
     for bound in &BOUNDS {
-        let plan = find(bound.pattern).expect("a published pattern").plan(&params);
+        let plan =
+            find(bound.pattern).expect("a published pattern").plan(&params).expect("published parameters");
         let useful = bowwave_lab::Yardsticks::of(&plan, model).useful_bytes as f64;
         let grades = [Knowledge::Event, Knowledge::Marks, Knowledge::Sampled];
         let played = grades.map(|knowledge| outcome(&plan, model, knowledge));

@@ -38,7 +38,7 @@ fn on(device: &str, model: &DeviceModel) {
     let mut broken = Vec::new();
     let ordered = (1..=ORDERED).filter_map(|seed| find(&format!("ordered:{seed}")));
     for pattern in published().into_iter().chain(mixtures()).chain(ordered) {
-        let plan = pattern.plan(&params);
+        let plan = pattern.plan(&params).expect("published parameters");
         let yard = Yardsticks::of(&plan, model);
         let began = std::time::Instant::now();
         let first = play(&plan, model, Fetcher::Wave(config), true);

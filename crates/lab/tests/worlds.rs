@@ -39,7 +39,7 @@ fn both_worlds_tell_the_same() {
     let config = Config { memory: Bytes(6 << 30), request_max: PageCount(64), ..Config::default() };
     for (device, model) in DeviceModel::NAMED {
         for name in ["seq_64k", "il32_32t", "sparse_8k", "rev_64k", "rnd_sparse"] {
-            let plan = find(name).expect("a published pattern").plan(&params);
+            let plan = find(name).expect("a published pattern").plan(&params).expect("published parameters");
             let player = play_knowing(&plan, &model, Fetcher::Wave(config), Knowledge::Event, false);
             let (elapsed, bytes) = in_the_world(&plan, model, config);
             let apart = |a: u64, b: u64| (a as f64 / b as f64 - 1.0).abs();

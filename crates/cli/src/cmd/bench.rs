@@ -113,7 +113,7 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 
 fn run(args: &Args) -> Result<(), Failure> {
     let entries = entries(&args.patterns)?;
-    fit(args, &entries);
+    fit(args, &entries)?;
     if args.list {
         let patterns: Vec<Pattern> = entries.into_iter().map(|entry| entry.pattern).collect();
         return print(show::list(&patterns, &params(args)));
@@ -306,7 +306,9 @@ fn check(args: &Args, entries: &[Entry]) -> Result<(), Failure> {
     }
     let known = |name: &str| {
         let plain = Params::published();
-        entries.iter().any(|entry| entry.pattern.options(&plain).contains_key(name))
+        entries
+            .iter()
+            .any(|entry| entry.pattern.options(&plain).is_ok_and(|options| options.contains_key(name)))
     };
     match args.parameters.iter().find(|(name, _)| !known(name)) {
         Some((name, _)) => {
@@ -318,22 +320,17 @@ fn check(args: &Args, entries: &[Entry]) -> Result<(), Failure> {
     }
 }
 
-/// Ends with a sentence if what was set by hand makes no plan: a pattern asserts what its reads must be, and a panic here is that.
-fn fit(args: &Args, entries: &[Entry]) {
-    if args.parameters.is_empty() {
-        return;
+/// Whether what was set by hand makes a plan of each pattern.
+fn fit(args: &Args, entries: &[Entry]) -> Result<(), Failure> {
+    let params = params(args);
+    let set_by_hand = if args.parameters.is_empty() { &[] } else { entries };
+    for Entry { pattern, .. } in set_by_hand {
+        pattern.plan(&params).map_err(|misfit| {
+            let name = &pattern.name;
+            Failure::new(USAGE, format!("cannot play {name} so: {misfit}; see bowwave bench --list"))
+        })?;
     }
-    let before = std::panic::take_hook();
-    for Entry { pattern, .. } in entries {
-        let name = pattern.name.clone();
-        std::panic::set_hook(Box::new(move |info| {
-            let must = info.payload_as_str().unwrap_or("its parameters fit one another");
-            eprintln!("bowwave bench: cannot play {name} so: {must}; see bowwave bench --list");
-            std::process::exit(i32::from(USAGE));
-        }));
-        pattern.plan(&params(args));
-    }
-    std::panic::set_hook(before);
+    Ok(())
 }
 
 fn params(args: &Args) -> Params {

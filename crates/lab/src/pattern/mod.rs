@@ -18,7 +18,7 @@ mod served;
 mod streams;
 mod strided;
 
-pub use params::{Params, Set};
+pub use params::{Misfit, Params, Set};
 pub use plan::{BIG_FILE_BYTES, Dispatch, Op, Pace, Phase, Plan, PlanFile, SMALL_FILE_BYTES};
 
 use params::Knobs;
@@ -65,10 +65,13 @@ impl fmt::Display for Family {
     }
 }
 
+/// Draws a plan from a seed.
+type Draw = fn(&mut Knobs, u64) -> Result<Plan, Misfit>;
+
 #[derive(Clone, Copy)]
 enum Build {
-    Known(fn(&mut Knobs) -> Plan),
-    Drawn(fn(&mut Knobs, u64) -> Plan, u64),
+    Known(fn(&mut Knobs) -> Result<Plan, Misfit>),
+    Drawn(Draw, u64),
 }
 
 /// One access pattern.
@@ -94,24 +97,27 @@ impl fmt::Debug for Pattern {
 impl Pattern {
     /// The list of reads for `params`.
     ///
-    /// # Panics
+    /// # Errors
     /// If parameters set by hand do not fit one another or the files.
-    pub fn plan(&self, params: &Params) -> Plan {
+    pub fn plan(&self, params: &Params) -> Result<Plan, Misfit> {
         let mut knobs = Knobs::new(params, &self.name);
         let mut plan = match self.build {
-            Build::Known(build) => build(&mut knobs),
-            Build::Drawn(draw, seed) => draw(&mut knobs, seed),
+            Build::Known(build) => build(&mut knobs)?,
+            Build::Drawn(draw, seed) => draw(&mut knobs, seed)?,
         };
         for op in &mut plan.ops {
             op.think_ns = op.used * params.think_ns_per_mib / MIB;
         }
         plan.options = knobs.used;
-        plan
+        Ok(plan)
     }
 
     /// The parameters by their names, with the values that `params` gives them.
-    pub fn options(&self, params: &Params) -> BTreeMap<String, u64> {
-        self.plan(&Params { volume: 0.001, ..params.clone() }).options
+    ///
+    /// # Errors
+    /// As [`Pattern::plan`].
+    pub fn options(&self, params: &Params) -> Result<BTreeMap<String, u64>, Misfit> {
+        Ok(self.plan(&Params { volume: 0.001, ..params.clone() })?.options)
     }
 }
 
@@ -119,7 +125,7 @@ impl Pattern {
 pub fn find(name: &str) -> Option<Pattern> {
     let drawn = || {
         let (kind, seed) = name.split_once(':')?;
-        let (definition, draw): (_, fn(&mut Knobs, u64) -> Plan) = match kind {
+        let (definition, draw): (_, Draw) = match kind {
             "composed" => (
                 "a mixture of two to four parts, by turns or one after another, drawn from the seed",
                 composed::drawn,
@@ -148,7 +154,7 @@ fn known(
     family: Family,
     regular: bool,
     definition: &'static str,
-    build: fn(&mut Knobs) -> Plan,
+    build: fn(&mut Knobs) -> Result<Plan, Misfit>,
 ) -> Pattern {
     Pattern { name: name.to_string(), family, regular, definition, build: Build::Known(build) }
 }

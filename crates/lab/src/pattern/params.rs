@@ -15,6 +15,25 @@ use std::str::FromStr;
 /// has an end.
 const BY_HAND: (u64, u64) = (256, 1024);
 
+/// Why parameters set by hand make no plan: what one of them, or what comes of them, would have to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Misfit(pub(crate) String);
+
+impl Misfit {
+    /// `what` must be so.
+    pub(crate) fn unless(holds: bool, what: &str) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self(what.into())) }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl std::error::Error for Misfit {}
+
 /// Which values parameters take where nobody set them by hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Set {
@@ -100,26 +119,46 @@ impl<'a> Knobs<'a> {
 
     /// The parameter `name`: `published`, or drawn as a multiple of `step` in `[low, high]`, or as set by hand.
     ///
-    /// # Panics
+    /// # Errors
     /// If it was set by hand to what no reader would have: no size of nothing, no count that never ends.
-    pub(crate) fn value(&mut self, name: &str, published: u64, low: u64, high: u64, step: u64) -> u64 {
+    pub(crate) fn value(
+        &mut self,
+        name: &str,
+        published: u64,
+        low: u64,
+        high: u64,
+        step: u64,
+    ) -> Result<u64, Misfit> {
         self.within(low.div_ceil(BY_HAND.0), name, published, (low, high, step))
     }
 
     /// The same for a place in a file, which may be its start.
-    pub(crate) fn place(&mut self, name: &str, published: u64, low: u64, high: u64, step: u64) -> u64 {
+    pub(crate) fn place(
+        &mut self,
+        name: &str,
+        published: u64,
+        low: u64,
+        high: u64,
+        step: u64,
+    ) -> Result<u64, Misfit> {
         self.within(0, name, published, (low, high, step))
     }
 
-    fn within(&mut self, least: u64, name: &str, published: u64, draw: (u64, u64, u64)) -> u64 {
+    fn within(
+        &mut self,
+        least: u64,
+        name: &str,
+        published: u64,
+        draw: (u64, u64, u64),
+    ) -> Result<u64, Misfit> {
         let (name, (low, high, step)) = (format!("{}{name}", self.prefix), draw);
         let value = match (self.params.options.get(&name), self.params.set) {
             (Some(&by_hand), _) => {
                 let most = high.saturating_mul(BY_HAND.1);
-                assert!(
-                    (least..=most).contains(&by_hand),
-                    "{name} lies between {least} and {most}, not at {by_hand}"
-                );
+                if !(least..=most).contains(&by_hand) {
+                    let what = format!("{name} lies between {least} and {most}, not at {by_hand}");
+                    return Err(Misfit(what));
+                }
                 by_hand
             }
             (None, Set::Published) => published,
@@ -129,18 +168,18 @@ impl<'a> Knobs<'a> {
             }
         };
         self.used.insert(name, value);
-        value
+        Ok(value)
     }
 
     /// A size in bytes near the published one: half to twice, in whole pages where the published one is several.
-    pub(crate) fn block(&mut self, name: &str, published: u64) -> u64 {
+    pub(crate) fn block(&mut self, name: &str, published: u64) -> Result<u64, Misfit> {
         let step = if published.is_multiple_of(4096) && published >= 8192 { 4096 } else { 512 };
-        self.value(name, published, published / 2, published * 2, step).max(1)
+        Ok(self.value(name, published, published / 2, published * 2, step)?.max(1))
     }
 
     /// A count near the published one: three quarters to five quarters.
-    pub(crate) fn count(&mut self, name: &str, published: u64) -> u64 {
-        self.value(name, published, published.div_ceil(4) * 3, published * 5 / 4, 1).max(1)
+    pub(crate) fn count(&mut self, name: &str, published: u64) -> Result<u64, Misfit> {
+        Ok(self.value(name, published, published.div_ceil(4) * 3, published * 5 / 4, 1)?.max(1))
     }
 
     /// `published` scaled by the volume asked for, at least 1.
@@ -161,15 +200,16 @@ mod tests {
     #[test]
     fn three_ways_to_a_value() {
         let block = |params: &Params| Knobs::new(params, "il8_1fd").block("block", 8192);
-        assert_eq!(block(&Params::published()), 8192);
-        let drawn = block(&Params::drawn(7));
+        assert_eq!(block(&Params::published()), Ok(8192));
+        let drawn = block(&Params::drawn(7)).unwrap();
         assert!((4096..=16384).contains(&drawn) && drawn.is_multiple_of(4096));
         let mut by_hand = Params::drawn(7);
         by_hand.options.insert("block".into(), 65536);
-        assert_eq!(block(&by_hand), 65536);
+        assert_eq!(block(&by_hand), Ok(65536));
         for odd in [0, 1, u64::MAX] {
             by_hand.options.insert("block".into(), odd);
-            assert!(std::panic::catch_unwind(|| block(&by_hand)).is_err(), "a block of {odd}");
+            let misfit = block(&by_hand).unwrap_err().to_string();
+            assert_eq!(misfit, format!("block lies between 16 and 16777216, not at {odd}"));
         }
     }
 

@@ -9,6 +9,7 @@
 //!      0   0  big/000    4096    4096   4096      0     no
 //! ```
 
+use super::params::Misfit;
 use std::collections::BTreeMap;
 
 /// One mebibyte.
@@ -171,12 +172,16 @@ impl Plan {
     }
 
     /// One more read, by thread 0; the caller changes what is special about it.
-    pub(crate) fn read(&mut self, fd: u32, offset: u64, bytes: u64) -> &mut Op {
+    pub(crate) fn read(&mut self, fd: u32, offset: u64, bytes: u64) -> Result<&mut Op, Misfit> {
         let file = self.descriptors[fd as usize];
         let end = offset.checked_add(bytes);
         let inside = end.is_some_and(|end| end <= self.files[file as usize].size);
-        assert!(inside, "a read ends inside its file");
-        assert!(self.ops.len() < OPS_MAX, "a plan makes at most {OPS_MAX} reads");
+        if !inside {
+            return Err(Misfit("a read would end past its file".into()));
+        }
+        if self.ops.len() >= OPS_MAX {
+            return Err(Misfit(format!("it would make more than {OPS_MAX} reads")));
+        }
         self.ops.push(Op {
             thread: 0,
             fd,
@@ -187,7 +192,7 @@ impl Plan {
             think_ns: 0,
             fresh: false,
         });
-        self.ops.last_mut().expect("just pushed")
+        Ok(self.ops.last_mut().expect("just pushed"))
     }
 
     /// The part of the plan that was executed when thread `t` made its first `done[t]` reads (of the whole queue, the
@@ -229,7 +234,7 @@ mod tests {
         let mut plan = Plan::on_one_file();
         plan.threads = 2;
         for k in 0..6 {
-            plan.read(0, k * 4096, 4096).thread = (k % 2) as u32;
+            plan.read(0, k * 4096, 4096).unwrap().thread = (k % 2) as u32;
         }
         let offsets = |plan: Plan| plan.ops.iter().map(|op| op.offset / 4096).collect::<Vec<_>>();
         assert_eq!(offsets(plan.executed(&[1, 3])), [0, 1, 3, 5]);

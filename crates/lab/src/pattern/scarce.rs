@@ -3,20 +3,20 @@
 //! 128 MiB among 200 streams is 655 KiB each: a window of 1 MiB each does not fit, and what was read ahead is gone
 //! before its reader comes. The player puts itself (and whatever steers it) into a memory cgroup of the plan's size.
 
-use super::params::Knobs;
+use super::params::{Knobs, Misfit};
 use super::plan::{KIB, MIB, Pace, Plan};
 
 /// `streams` readers of 100 KB/s in 4 KiB reads, a thread each, one more every 50 ms.
 ///
 /// A file and a descriptor each, or (`one_fd`) one file and one shared descriptor, stream `i` from `i` x 64 MiB on.
-pub(super) fn paced(k: &mut Knobs, streams: u64, one_fd: bool) -> Plan {
-    let streams = k.count("streams", streams).min(256);
-    let block = k.value("block", 4 * KIB, 4 * KIB, 16 * KIB, 4 * KIB);
-    let rate = k.value("rate", 100_000, 60_000, 120_000, 1000);
-    let start_every_ns = k.value("start_every_ms", 50, 30, 60, 1) * 1_000_000;
-    let spacing = k.value("spacing", 64 * MIB, 40 * MIB, 60 * MIB, 4 * KIB);
+pub(super) fn paced(k: &mut Knobs, streams: u64, one_fd: bool) -> Result<Plan, Misfit> {
+    let streams = k.count("streams", streams)?.min(256);
+    let block = k.value("block", 4 * KIB, 4 * KIB, 16 * KIB, 4 * KIB)?;
+    let rate = k.value("rate", 100_000, 60_000, 120_000, 1000)?;
+    let start_every_ns = k.value("start_every_ms", 50, 30, 60, 1)? * 1_000_000;
+    let spacing = k.value("spacing", 64 * MIB, 40 * MIB, 60 * MIB, 4 * KIB)?;
     // The baseline writes 128 MB and means the cgroup's 128M: only so do 200 windows of 256 KiB all fit, as it found.
-    let memory = k.value("memory", 128 * MIB, 128 * MIB, 128 * MIB, MIB);
+    let memory = k.value("memory", 128 * MIB, 128 * MIB, 128 * MIB, MIB)?;
     let mut plan = Plan::new();
     plan.threads = streams as u32;
     plan.memory_bytes_max = Some(memory);
@@ -38,20 +38,20 @@ pub(super) fn paced(k: &mut Knobs, streams: u64, one_fd: bool) -> Plan {
     for stream in 0..streams {
         for read in 0..reads(stream) {
             let (fd, base) = if one_fd { (0, stream * spacing) } else { (stream as u32, 0) };
-            let op = plan.read(fd, base + read * block, block);
+            let op = plan.read(fd, base + read * block, block)?;
             op.thread = stream as u32;
             op.fresh = read == 0;
         }
     }
-    plan
+    Ok(plan)
 }
 
 /// `streams` readers, a file and a descriptor each, one thread: 64 KiB of each by turns, 32 MiB of each in all.
-pub(super) fn turns(k: &mut Knobs, streams: u64) -> Plan {
-    let streams = k.count("streams", streams).min(256);
-    let block = k.value("block", 64 * KIB, 32 * KIB, 128 * KIB, 4 * KIB);
-    let start = k.place("start", 0, 0, 256 * MIB, 4 * KIB);
-    let memory = k.value("memory", 128 * MIB, 128 * MIB, 128 * MIB, MIB);
+pub(super) fn turns(k: &mut Knobs, streams: u64) -> Result<Plan, Misfit> {
+    let streams = k.count("streams", streams)?.min(256);
+    let block = k.value("block", 64 * KIB, 32 * KIB, 128 * KIB, 4 * KIB)?;
+    let start = k.place("start", 0, 0, 256 * MIB, 4 * KIB)?;
+    let memory = k.value("memory", 128 * MIB, 128 * MIB, 128 * MIB, MIB)?;
     let mut plan = Plan::new();
     plan.memory_bytes_max = Some(memory);
     for stream in 0..streams {
@@ -59,8 +59,8 @@ pub(super) fn turns(k: &mut Knobs, streams: u64) -> Plan {
     }
     for round in 0..(k.scaled(32 * MIB) / block).max(1) {
         for stream in 0..streams {
-            plan.read(stream as u32, start + round * block, block).fresh = round == 0;
+            plan.read(stream as u32, start + round * block, block)?.fresh = round == 0;
         }
     }
-    plan
+    Ok(plan)
 }

@@ -6,7 +6,7 @@
 //! stream 2 at 72 MiB +  40 KiB                     |C0 C1 C2 ...
 //! ```
 
-use super::params::Knobs;
+use super::params::{Knobs, Misfit};
 use super::plan::{GIB, KIB, MIB, Plan};
 use super::sequential::VOLUME;
 
@@ -31,8 +31,8 @@ pub(super) enum Turns {
 }
 
 /// `n` streams of 8 KiB reads through one file.
-pub(super) fn interleaved(k: &mut Knobs, n: u64, door: Door, turns: Turns) -> Plan {
-    let layout = Layout::of(k, n);
+pub(super) fn interleaved(k: &mut Knobs, n: u64, door: Door, turns: Turns) -> Result<Plan, Misfit> {
+    let layout = Layout::of(k, n)?;
     let mut plan = Plan::on_one_file();
     if door != Door::OneFd {
         plan.descriptors = vec![0; layout.streams as usize];
@@ -50,28 +50,28 @@ pub(super) fn interleaved(k: &mut Knobs, n: u64, door: Door, turns: Turns) -> Pl
         };
         let fd = if door == Door::OneFd { 0 } else { stream as u32 };
         let at = &mut read[stream as usize];
-        let op = plan.read(fd, layout.start(stream) + *at, layout.block);
+        let op = plan.read(fd, layout.start(stream) + *at, layout.block)?;
         op.thread = if door == Door::OwnThread { stream as u32 } else { 0 };
         op.fresh = *at == 0;
         *at += layout.block;
     }
-    plan
+    Ok(plan)
 }
 
 /// `n` streams on one descriptor, of which stream `s` stops after `(s + 1) / n` of its share.
-pub(super) fn stopping(k: &mut Knobs, n: u64) -> Plan {
-    let layout = Layout::of(k, n);
+pub(super) fn stopping(k: &mut Knobs, n: u64) -> Result<Plan, Misfit> {
+    let layout = Layout::of(k, n)?;
     let mut plan = Plan::on_one_file();
     // Streams stop evenly over the run, so they read half of what they would have read together.
     let rounds = (2 * k.scaled(VOLUME) / (layout.streams * layout.block)).max(layout.streams);
     for round in 0..rounds {
         for stream in 0..layout.streams {
             if round < rounds * (stream + 1) / layout.streams {
-                plan.read(0, layout.start(stream) + round * layout.block, layout.block).fresh = round == 0;
+                plan.read(0, layout.start(stream) + round * layout.block, layout.block)?.fresh = round == 0;
             }
         }
     }
-    plan
+    Ok(plan)
 }
 
 /// Where streams start and how they read.
@@ -83,11 +83,11 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(k: &mut Knobs, n: u64) -> Self {
-        let streams = k.value("streams", n, (n * 3 / 4).max(2), n * 5 / 4 + u64::from(n < 4), 1).max(1);
-        Self {
+    fn of(k: &mut Knobs, n: u64) -> Result<Self, Misfit> {
+        let streams = k.value("streams", n, (n * 3 / 4).max(2), n * 5 / 4 + u64::from(n < 4), 1)?.max(1);
+        Ok(Self {
             streams,
-            block: k.block("block", 8 * KIB),
+            block: k.block("block", 8 * KIB)?,
             // Wherever the last stream starts, its share still fits into the 16 GiB file.
             spacing: k.value(
                 "spacing",
@@ -95,9 +95,9 @@ impl Layout {
                 12 * MIB,
                 (40 * MIB).min(15 * GIB / (streams + 1)),
                 4 * KIB,
-            ),
-            skew: k.value("skew", 20 * KIB, 4 * KIB, 64 * KIB, 4 * KIB),
-        }
+            )?,
+            skew: k.value("skew", 20 * KIB, 4 * KIB, 64 * KIB, 4 * KIB)?,
+        })
     }
 
     fn start(&self, stream: u64) -> u64 {

@@ -61,13 +61,14 @@ impl Spec {
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         let no = |what: &str| Failure::new(USAGE, format_args!("cannot play {}: {what}", self.pattern));
         let pattern = find(&self.pattern).ok_or_else(|| no("there is no such pattern"))?;
-        Ok(pattern.plan(&Params {
+        let params = Params {
             set: self.set.parse().map_err(|error: String| no(&error))?,
             seed: self.seed,
             volume: self.volume,
             think_ns_per_mib: self.think_ns_per_mib,
             options: self.options.clone(),
-        }))
+        };
+        pattern.plan(&params).map_err(|misfit| no(&misfit.to_string()))
     }
 }
 

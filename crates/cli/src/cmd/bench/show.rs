@@ -277,7 +277,8 @@ fn phase_table(rows: &[Row]) -> String {
 pub(crate) fn list(patterns: &[Pattern], params: &Params) -> String {
     let mut table = table(&["pattern", "family", "regular", "what it does", "parameters"], 5);
     for pattern in patterns {
-        let options = pattern.options(params);
+        // What makes no plan was refused before.
+        let options = pattern.options(params).unwrap_or_default();
         let options: Vec<String> =
             options.iter().map(|(name, value)| format!("{name}={}", size(*value))).collect();
         table.add_row([

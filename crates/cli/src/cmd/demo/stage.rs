@@ -132,7 +132,9 @@ pub(super) fn play_virtually(progress: &Progress) -> Result<Vec<Row>, Failure> {
     for scene in &SCENES {
         let unknown = || Failure::new(SOFTWARE, format_args!("no pattern {}", scene.pattern));
         let pattern = find(scene.pattern).ok_or_else(unknown)?;
-        let plan = pattern.plan(&Params { volume: scene.volume, ..Params::published() });
+        let plan = pattern
+            .plan(&Params { volume: scene.volume, ..Params::published() })
+            .expect("none is set by hand");
         let model: DeviceModel = scene.device.parse().map_err(|error| Failure::new(SOFTWARE, error))?;
         let bounds = Yardsticks::of(&plan, &model);
         // What root's driver can do: requests of 1 MiB.
