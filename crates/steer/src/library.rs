@@ -96,7 +96,8 @@ fn prepare(folder: &Path) -> io::Result<()> {
         return not("not a folder");
     }
     if !is_trusted(&about) {
-        return not("others may write there");
+        let ours = about.uid() == our_user() || about.uid() == 0;
+        return not(if ours { "others may write there" } else { "it belongs to another user" });
     }
     if is_noexec(folder)? {
         return not("mounted noexec");
