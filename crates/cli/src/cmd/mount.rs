@@ -37,6 +37,7 @@ const REGION_WAIT: Duration = Duration::from_secs(10);
 /// s3://BUCKET/PREFIX. Credentials of S3 come from the environment, ~/.aws, or the machine, as for other programs; they
 /// are never arguments. bowwave stat DIR and bowwave explain DIR tell what a mount does.
 #[derive(clap::Args)]
+#[command(override_usage = "bowwave mount [OPTIONS] [SOURCE] <DIR>")]
 pub(crate) struct Args {
     /// What to mount, and the existing directory to mount it on; without SOURCE it is taken from BOWWAVE_SOURCE, where a URL
     /// that holds a password belongs

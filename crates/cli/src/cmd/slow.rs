@@ -24,6 +24,7 @@ use std::time::Duration;
 /// .bowwave/reset sets the counters to 0, the device to idle and starts the log anew. A file of SOURCE that changes is what it
 /// is now to whoever opens it, and to everybody else within a second.
 #[derive(clap::Args)]
+#[command(override_usage = "bowwave slow [OPTIONS] [SOURCE] <DIR>")]
 pub(crate) struct Args {
     /// Directory to serve, read-only (generated files if not given), and the existing directory to mount it on
     #[arg(value_names = ["SOURCE", "DIR"], num_args = 1..=2, required = true)]
