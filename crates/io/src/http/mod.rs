@@ -13,6 +13,7 @@
 //! | the server says | it is | again? |
 //! |---|---|---|
 //! | 412, another tag or length, 416, the whole object instead of a range it once served | `Changed` | no |
+//! | the whole object, asked for its first byte | `NoRanges` | no |
 //! | 404, 410 | `NotFound` | no |
 //! | 401, 403, 407, a redirect from https to http | `Denied` | no |
 //! | another range, another encoding, a short or long body | `Wrong` | yes |
