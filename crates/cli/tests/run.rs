@@ -349,6 +349,40 @@ fn stdin_passes_through() {
     assert_eq!((said.as_str(), status.code()), ("end\n", Some(0)));
 }
 
+/// Descriptors that are closed, signals that are ignored or blocked, whoever ignores SIGCHLD: as it is without us.
+#[test]
+fn the_program_starts_with_what_we_were_started_with() {
+    let place = Place::new();
+    let script = "grep -E 'Sig(Ign|Blk)' /proc/self/status >said
+        for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] && echo $fd >>said; done; exit 3";
+    let said = |mut command: Command| {
+        // SAFETY: system calls only, on this process; the kernel's sigaction begins with the handler.
+        unsafe {
+            command.pre_exec(|| {
+                for number in [libc::SIGUSR1, libc::SIGPIPE, libc::SIGCHLD, 32] {
+                    let ignore = [libc::SIG_IGN, 0, 0, 0, 0, 0, 0, 0];
+                    let none = std::ptr::null_mut::<usize>();
+                    libc::syscall(libc::SYS_rt_sigaction, number, ignore.as_ptr(), none, 8);
+                }
+                let mut set = std::mem::zeroed();
+                libc::sigaddset(&mut set, libc::SIGUSR2);
+                libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+                (0..3).for_each(|fd| _ = libc::close(fd));
+                Ok(())
+            });
+        }
+        let code = command.status().unwrap().code();
+        (code, fs::read_to_string(place.path("said")).unwrap())
+    };
+    let mut plain = Command::new("sh");
+    plain.args(["-c", script]).current_dir(place.dir.path());
+    let plain = said(plain);
+    assert_eq!(plain.0, Some(3));
+    for options in [&["--quiet"][..], &[], &["--off"]] {
+        assert_eq!(said(place.run(options, &["sh", "-c", script])), plain, "{options:?}");
+    }
+}
+
 #[test]
 fn ctrl_z_stops_both_and_both_go_on() {
     let place = Place::new();

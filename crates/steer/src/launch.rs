@@ -6,9 +6,11 @@
 //!                  sudo         set-uid: the loader drops our library, so it runs unchanged
 //!                  ./script.py  #! -> /usr/bin/python3: judged by that
 //!
-//!   terminal: Ctrl-C, Ctrl-\  reach the program directly; we only wait        kill -TERM, -HUP us: handed on
+//!   terminal: Ctrl-C, Ctrl-\  reach the program directly; we only wait        kill us: handed on
 //!             Ctrl-Z          stops both; a program that stops alone stops us too, and goes on with us
 //! ```
+//!
+//! What it inherits is what we inherited: see `inherited`.
 //!
 //! Worked example: a program that exits with 3 makes us exit with 3; one that dies of signal 9 makes us die of signal 9.
 
@@ -23,6 +25,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use bowwave_wire::{ENV_SEGMENT, ENV_SWITCH};
+
+use crate::inherited;
 
 /// Scripts may name scripts as their interpreters; the kernel follows so many.
 const INTERPRETERS_MAX: usize = 4;
@@ -241,8 +245,12 @@ const MACHINE: u16 = 183;
 
 /// Becomes the program, unsteered. Returns only if that fails.
 pub fn exec_unsteered(program: &Program, args: &[OsString]) -> LaunchError {
-    let cause = match command(program, &program.path, args).env(ENV_SWITCH, "off").exec() {
-        e if e.raw_os_error() == Some(libc::ENOEXEC) => shell(program, args).env(ENV_SWITCH, "off").exec(),
+    let become_it = |mut command: Command| {
+        let command = inheriting(&mut command).env(ENV_SWITCH, "off");
+        inherited::undisturbed(|| command.exec())
+    };
+    let cause = match become_it(command(program, &program.path, args)) {
+        e if e.raw_os_error() == Some(libc::ENOEXEC) => become_it(shell(program, args)),
         e => e,
     };
     refused(program, cause)
@@ -285,7 +293,9 @@ pub fn spawn(
                 command.env("ASAN_OPTIONS", sanitizer(std::env::var_os("ASAN_OPTIONS")));
             }
         }
-        command.spawn()
+        inheriting(&mut command);
+        // Whoever signals our process group between fork and exec means the program, and not our handlers in it.
+        inherited::undisturbed(|| command.spawn())
     };
     let started = match start(command(program, &program.path, args)) {
         Err(e) if e.raw_os_error() == Some(libc::ENOEXEC) => start(shell(program, args)),
@@ -301,6 +311,18 @@ fn command(program: &Program, path: &Path, args: &[OsString]) -> Command {
     let mut command = Command::new(path);
     command.arg0(&program.name).args(args);
     command
+}
+
+/// What it is started with is what we were started with.
+fn inheriting(command: &mut Command) -> &mut Command {
+    let blocked = inherited::blocked();
+    // SAFETY: system calls only.
+    unsafe {
+        command.pre_exec(move || {
+            inherited::hand_on(&blocked);
+            Ok(())
+        })
+    }
 }
 
 /// A script without #! is the shell's, as execvp(3) has it.
@@ -427,6 +449,8 @@ extern "C" fn stand_by(_: libc::c_int) {}
 /// INT and QUIT are the program's (the terminal tells it); TERM and HUP are handed on. These are handlers, not SIG_IGN,
 /// so that the program starts with the default; what we were started ignoring, it ignores as well.
 fn catch_signals() {
+    // SAFETY: a plain system call. Where it is ignored nobody can be waited for.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     catch(&[
         (libc::SIGINT, stand_by),
         (libc::SIGQUIT, stand_by),

@@ -9,7 +9,7 @@
 //!
 //! The agent is the real-time twin of the lab's player: both drive the same brain through the same door. Reading order:
 //! `agent` (the loop), `files` (descriptors, what is cached), `arrivals` and `prober` (when a fetch has come),
-//! `device_window` (how much one call brings), `processes` (who a program is), `memory`, `segment`, `launch`, `summary`, `explain_file`; `observer`, `bpf` and `perf`
+//! `device_window` (how much one call brings), `processes` (who a program is), `memory`, `segment`, `launch`, `inherited`, `summary`, `explain_file`; `observer`, `bpf` and `perf`
 //! for programs that no library reaches, and for page faults.
 
 mod address_space;
@@ -19,6 +19,7 @@ mod bpf;
 mod device_window;
 mod explain_file;
 mod files;
+mod inherited;
 mod launch;
 mod library;
 mod mapping;
