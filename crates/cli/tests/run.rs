@@ -383,6 +383,56 @@ fn the_program_starts_with_what_we_were_started_with() {
     }
 }
 
+/// Who waits for the end of a pipe that the program has closed waits for nobody else; nor for a message under --quiet.
+#[test]
+fn what_the_program_closes_is_closed() {
+    let place = Place::new();
+    let script = "exec <&-; echo closed; exec >&- 2>&-; while [ ! -e go ]; do sleep 0.01; done; exit 5";
+    let mut talk = place.talk(script);
+    assert_eq!(talk.hear(), "closed");
+    until("nobody reads", || talk.to.as_mut().unwrap().write_all(b"x").is_err());
+    let mut rest = Vec::new();
+    talk.from.read_to_end(&mut rest).unwrap();
+    talk.run.stderr.as_mut().unwrap().read_to_end(&mut rest).unwrap();
+    assert_eq!((rest.len(), talk.run.try_wait().unwrap()), (0, None));
+    fs::write(place.path("go"), "").unwrap();
+    assert_eq!(talk.run.wait().unwrap().code(), Some(5));
+}
+
+/// A lock of fcntl(2) belongs to the process that becomes us; closing its file would let it go.
+#[test]
+fn a_lock_that_we_inherit_lasts_as_long_as_the_program() {
+    let place = Place::new();
+    let whole = |kind| libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    let mut command = place.run(&["--quiet"], &["sh", "-c", "echo began; read line; exit 5"]);
+    // SAFETY: system calls only; the descriptor stays open at exec.
+    unsafe {
+        command.stdin(Stdio::piped()).pre_exec(move || {
+            let fd = libc::open(c"data".as_ptr(), libc::O_RDWR);
+            libc::fcntl(fd, libc::F_SETLK, &whole(libc::F_WRLCK));
+            Ok(())
+        });
+    }
+    let mut run = command.spawn().unwrap();
+    let mut began = String::new();
+    BufReader::new(run.stdout.take().unwrap()).read_line(&mut began).unwrap();
+    // What we give up we have given up by now, or soon; either way the lock must be there.
+    sleep(Duration::from_millis(50));
+    let file = File::options().read(true).write(true).open(place.path("data")).unwrap();
+    let mut holder = whole(libc::F_WRLCK);
+    // SAFETY: asks who holds a lock, of a file that is open.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &mut holder) };
+    assert_eq!((holder.l_type, holder.l_pid), (libc::F_WRLCK as libc::c_short, run.id() as i32));
+    drop(run.stdin.take());
+    assert_eq!(run.wait().unwrap().code(), Some(5));
+}
+
 #[test]
 fn ctrl_z_stops_both_and_both_go_on() {
     let place = Place::new();

@@ -1,16 +1,24 @@
-//! What we were started with, so that the program starts with the same.
+//! What we were started with, so that the program starts with the same; and what of it we must not keep.
 //!
 //! ```text
 //!   parent --exec--> bowwave --fork, exec--> program
 //!            |           |                      |
-//!            |                                  '- descriptors 0 to 2 closed if they were, signals ignored if they were
+//!            |           |                      '- descriptors 0 to 2 closed if they were, signals ignored if they were
+//!            |           '- once it runs: stdin, stdout and what else we were handed are its alone
 //!            '- looked at here before `main`: Rust opens what is closed of 0 to 2, and ignores SIGPIPE
 //! ```
 //!
-//! Worked example: `bowwave run -- echo x >&-` fails as `echo x >&-` does (test
-//! `the_program_starts_with_what_we_were_started_with`).
+//! Who reads a pipe waits for its end, which comes when the *last* descriptor is closed: one of ours that stays open where
+//! the program has closed its own changes what its neighbours see, and so does a lock that is not let go. Stderr we keep as
+//! long as there may be something to say.
+//!
+//! Worked example: `sh -c 'echo data; exec >&-; read answer'` whose reader answers once the output has ended (test
+//! `what_the_program_closes_is_closed`).
 
+use std::fs;
+use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,6 +26,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const SIGNALS_MAX: i32 = 64;
 /// The kernel's set of signals, in bytes.
 const SET_BYTES: usize = 8;
+/// Descriptors that are looked at where there is no list of them.
+const UNLISTED_MAX: RawFd = 1024;
 
 /// A bit each of descriptors 0 to 2 that were closed.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
@@ -110,4 +120,36 @@ pub(crate) fn hand_on(blocked: &libc::sigset_t) {
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, blocked, ptr::null_mut());
     }
+}
+
+/// Gives up the descriptors that we were handed: 0 and 1, 2 unless there may be something to say, and all that the program
+/// has inherited as well. Ours are closed at exec, so what is not is not ours. One by which this process holds a lock of
+/// fcntl(2) stays: whoever closes any descriptor of that file lets go of the lock.
+pub fn give_up_descriptors(keep_stderr: bool) {
+    let Ok(nothing) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") else { return };
+    for fd in listed().unwrap_or_else(|| (0..UNLISTED_MAX).collect()) {
+        // SAFETY: reads a number.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        if flags < 0 || flags & libc::FD_CLOEXEC != 0 || (fd == 2 && keep_stderr) || holds_a_lock(fd) {
+            continue;
+        }
+        // SAFETY: the descriptor is nobody's of ours: stdin and stdout are not used any more, and name something to the end.
+        unsafe {
+            if fd > 2 {
+                libc::close(fd);
+            } else {
+                libc::dup2(nothing.as_raw_fd(), fd);
+            }
+        }
+    }
+}
+
+fn listed() -> Option<Vec<RawFd>> {
+    let entries = fs::read_dir("/proc/self/fd").ok()?;
+    Some(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+fn holds_a_lock(fd: RawFd) -> bool {
+    let about: io::Result<String> = fs::read_to_string(format!("/proc/self/fdinfo/{fd}"));
+    about.is_ok_and(|text| text.lines().any(|line| line.starts_with("lock:") && line.contains(" POSIX ")))
 }

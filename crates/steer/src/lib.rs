@@ -37,6 +37,7 @@ mod tracepoints;
 
 pub use agent::{Agent, Faults, Options};
 pub use explain_file::{DecisionLine, FileLine, HEADER, LEGEND, Line, NotALine};
+pub use inherited::give_up_descriptors;
 pub use launch::{
     Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, outlive_file_limits, spawn,
 };

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use bowwave_steer::{
     Agent, Ended, LaunchError, Options, OutsideBy, Program, Reach, Report, Selection, Steering,
-    exec_unsteered, find, install_library, outlive_file_limits, spawn,
+    exec_unsteered, find, give_up_descriptors, install_library, outlive_file_limits, spawn,
 };
 use bowwave_wire::ENV_SWITCH;
 
@@ -29,7 +29,8 @@ const OS_ERROR: u8 = 71;
 
 /// Steer the kernel's readahead for one program, and tell at its end what it came to.
 ///
-/// CMD runs unmodified, with its terminal, its descriptors and its exit code. Its reads of files of 128 KiB and more are
+/// CMD runs unmodified, with its terminal, its descriptors and its exit code. Its descriptors are its alone, but for
+/// stderr, which bowwave keeps open for its own line (not with --quiet). Its reads of files of 128 KiB and more are
 /// watched, and the page cache is filled just far enough ahead. BOWWAVE=off in a program's environment leaves it alone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -209,6 +210,7 @@ fn steer(
         agent.watch_faults();
     }
     let child = spawn(program, rest, steering.as_ref()).map_err(Failure::Launch)?;
+    give_up_descriptors(!args.quiet || args.json.is_some() || args.explain.is_some());
     if let Some(agent) = &agent {
         agent.serves(child.pid());
     }

@@ -126,7 +126,8 @@ pub(super) fn device_name(device: u64) -> String {
 }
 
 pub(super) fn complain(error: std::io::Error) {
-    eprintln!("bowwave: cannot write the decisions: {error}; going on without");
+    // Who does not listen any more is no reason to end.
+    let _ = writeln!(std::io::stderr(), "bowwave: cannot write the decisions: {error}; going on without");
 }
 
 pub(super) fn thread_cpu_s() -> f64 {
