@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -72,9 +72,22 @@ impl Place {
     /// Starts a shell script in a process group of its own, with pipes to talk through.
     fn talk(&self, script: &str) -> Talk {
         let mut command = self.run(&["--quiet"], &["sh", "-c", script]);
-        let mut run = command.process_group(0).stdin(Stdio::piped()).spawn().unwrap();
-        let (to, from) = (run.stdin.take(), BufReader::new(run.stdout.take().unwrap()));
-        Talk { run, to, from }
+        Talk::begin(command.process_group(0))
+    }
+
+    /// The same in a session of its own, with a terminal that signals it.
+    fn talk_at(&self, terminal: &File, script: &str) -> Talk {
+        let mut command = self.run(&["--quiet"], &["sh", "-c", script]);
+        let fd = terminal.as_raw_fd();
+        // SAFETY: system calls only.
+        unsafe {
+            command.pre_exec(move || {
+                libc::setsid();
+                let given = libc::ioctl(fd, libc::TIOCSCTTY, 0);
+                if given == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+            });
+        }
+        Talk::begin(&mut command)
     }
 }
 
@@ -113,6 +126,12 @@ struct Talk {
 }
 
 impl Talk {
+    fn begin(command: &mut Command) -> Self {
+        let mut run = command.stdin(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (run.stdin.take(), BufReader::new(run.stdout.take().unwrap()));
+        Self { run, to, from }
+    }
+
     fn pid(&self) -> i32 {
         self.run.id() as i32
     }
@@ -261,28 +280,41 @@ fn a_program_killed_by_a_signal_is_seen_to_be() {
     }
 }
 
+/// Both ends of a terminal: what is typed into the first, the second is told.
+fn terminal() -> (File, File) {
+    let (mut keys, mut screen) = (0, 0);
+    let (name, modes, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
+    // SAFETY: writes two descriptors, which are nobody else's.
+    unsafe {
+        assert_eq!(libc::openpty(&mut keys, &mut screen, name, modes, size), 0);
+        [keys, screen].iter().for_each(|&fd| _ = libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC));
+        (File::from_raw_fd(keys), File::from_raw_fd(screen))
+    }
+}
+
 #[test]
 fn ctrl_c_twice_is_the_programs_and_leaves_nothing() {
     let place = Place::new();
     let script = "trap 'trap - INT; echo once' INT; echo $$; while :; do read line; done";
-    let mut talk = place.talk(script);
+    let (mut keys, screen) = terminal();
+    let mut talk = place.talk_at(&screen, script);
     let (run, program) = (talk.pid(), talk.hear().parse::<i32>().unwrap());
     talk.settle(program);
-    signal(-run, libc::SIGINT);
+    keys.write_all(b"\x03").unwrap();
     assert_eq!(talk.hear(), "once");
-    signal(-run, libc::SIGINT);
+    keys.write_all(b"\x03").unwrap();
     let (_, status) = talk.end();
     assert_eq!(status.signal(), Some(libc::SIGINT), "{status:?}");
     until("the program is gone", || state(program).is_none());
     assert_eq!(segments(run), Vec::<PathBuf>::new());
 
     // Two at once, to a program that knows nothing of them.
-    let mut talk = place.talk("echo $$; exec sleep 600");
+    let (mut keys, screen) = terminal();
+    let mut talk = place.talk_at(&screen, "echo $$; exec sleep 600");
     let run = talk.pid();
     let program = talk.hear().parse().unwrap();
     talk.settle(program);
-    signal(-run, libc::SIGINT);
-    signal(-run, libc::SIGINT);
+    keys.write_all(b"\x03\x03").unwrap();
     assert_eq!(talk.end().1.signal(), Some(libc::SIGINT));
     assert_eq!(segments(run), Vec::<PathBuf>::new());
 }
@@ -290,9 +322,16 @@ fn ctrl_c_twice_is_the_programs_and_leaves_nothing() {
 #[test]
 fn signals_to_us_are_handed_on() {
     let place = Place::new();
-    for (name, number) in
-        [("TERM", libc::SIGTERM), ("HUP", libc::SIGHUP), ("USR1", libc::SIGUSR1), ("USR2", libc::SIGUSR2)]
-    {
+    for (name, number) in [
+        ("TERM", libc::SIGTERM),
+        ("HUP", libc::SIGHUP),
+        ("USR1", libc::SIGUSR1),
+        ("USR2", libc::SIGUSR2),
+        ("INT", libc::SIGINT),
+        ("QUIT", libc::SIGQUIT),
+        ("ALRM", libc::SIGALRM),
+        ("XCPU", libc::SIGXCPU),
+    ] {
         let script = format!("trap 'echo got {name}; exit 7' {name}; echo $$; while :; do read line; done");
         let mut talk = place.talk(&script);
         let program = talk.hear().parse().unwrap();
@@ -307,6 +346,48 @@ fn signals_to_us_are_handed_on() {
         signal(talk.pid(), number);
         assert_eq!(talk.end().1.signal(), Some(number));
     }
+}
+
+/// `alarm(2)` outlives exec, and was meant for the program.
+#[test]
+fn a_timer_that_we_inherit_is_the_programs() {
+    let place = Place::new();
+    let mut command =
+        place.run(&["--quiet"], &["sh", "-c", "trap 'exit 7' ALRM; while :; do read line; done"]);
+    // SAFETY: a system call.
+    unsafe {
+        command.stdin(Stdio::piped()).pre_exec(|| {
+            libc::alarm(1);
+            Ok(())
+        });
+    }
+    let mut run = command.spawn().unwrap();
+    let _open = run.stdin.take();
+    assert_eq!(run.wait().unwrap().code(), Some(7));
+}
+
+/// Who starts us may have blocked the signal that the program dies of.
+#[test]
+fn a_blocked_signal_is_died_of_all_the_same() {
+    let place = Place::new();
+    let script =
+        "import os, signal; signal.pthread_sigmask(signal.SIG_UNBLOCK, [15]); os.kill(os.getpid(), 15)";
+    let mut command = place.run(&["--quiet"], &["python3", "-c", script]);
+    // SAFETY: a set of this function's.
+    unsafe {
+        command.pre_exec(|| {
+            let mut set = std::mem::zeroed();
+            libc::sigaddset(&mut set, libc::SIGTERM);
+            libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let status = command.status().unwrap();
+    if status.code() == Some(127) {
+        println!("skipped: no python3");
+        return;
+    }
+    assert_eq!(status.signal(), Some(libc::SIGTERM), "{status:?}");
 }
 
 #[test]

@@ -304,6 +304,11 @@ pub fn spawn(
     let child = started.map_err(|cause| refused(program, cause))?;
     let pid = child.id() as i32;
     CHILD.store(pid, Ordering::SeqCst);
+    let early = CALLED.swap(0, Ordering::SeqCst);
+    if early != 0 {
+        // SAFETY: the program is our child and was not waited for yet.
+        unsafe { libc::kill(pid, early) };
+    }
     Ok(Child { pid })
 }
 
@@ -420,6 +425,9 @@ impl Ended {
                     libc::setrlimit(libc::RLIMIT_CORE, &none);
                     libc::prctl(libc::PR_SET_DUMPABLE, 0);
                     libc::signal(signal, libc::SIG_DFL);
+                    let mut set: libc::sigset_t = std::mem::zeroed();
+                    libc::sigaddset(&mut set, signal);
+                    libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
                     libc::raise(signal);
                 }
                 std::process::exit(128 + signal)
@@ -435,53 +443,66 @@ fn is_stopped(pid: i32) -> bool {
 
 /// The program that signals are handed on to; 0 for none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// The latest signal that came when there was no program to hand it on to; 0 for none.
+static CALLED: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn hand_on(signal: libc::c_int) {
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+extern "C" fn hand_on(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let pid = CHILD.load(Ordering::SeqCst);
     if pid > 0 {
         // SAFETY: kill may be called in a handler; the program is our child and was not waited for yet.
         unsafe { libc::kill(pid, signal) };
+    } else {
+        CALLED.store(signal, Ordering::SeqCst);
     }
 }
 
-extern "C" fn stand_by(_: libc::c_int) {}
+/// What a terminal sends it sends to the program as well; what a process sends us was meant for the program, unless the
+/// program itself or we have sent it.
+extern "C" fn hand_on_if_sent(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes what it knows of the signal, and of one that a process has sent the process.
+    let sender = unsafe { ((*info).si_code <= 0).then(|| (*info).si_pid()) };
+    let ours = std::process::id() as i32;
+    if sender.is_some_and(|sender| sender != ours && sender != CHILD.load(Ordering::SeqCst)) {
+        hand_on(signal, info, context);
+    }
+}
 
-/// INT and QUIT are the program's (the terminal tells it); TERM and HUP are handed on. These are handlers, not SIG_IGN,
-/// so that the program starts with the default; what we were started ignoring, it ignores as well.
+extern "C" fn stand_by(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+
+/// Signals that would end us while the program lives on are handed on: those of the keyboard, and of our own use of the processor,
+/// if a process sent them; a timer that we inherited (`alarm(2)` outlives exec) whoever set it. Those of a fault (SEGV, BUS, ILL,
+/// FPE, SYS), PIPE and the real-time ones are left as they are. These are handlers, not SIG_IGN, so that the program starts with
+/// the default; what we were started ignoring, it ignores as well.
 fn catch_signals() {
     // SAFETY: a plain system call. Where it is ignored nobody can be waited for.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-    catch(&[
-        (libc::SIGINT, stand_by),
-        (libc::SIGQUIT, stand_by),
-        (libc::SIGTERM, hand_on),
-        (libc::SIGHUP, hand_on),
-        (libc::SIGUSR1, hand_on),
-        (libc::SIGUSR2, hand_on),
-    ]);
+    let always = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGVTALRM];
+    let also = [libc::SIGPROF, libc::SIGIO, libc::SIGPWR, libc::SIGSTKFLT];
+    let sent = [libc::SIGINT, libc::SIGQUIT, libc::SIGXCPU, libc::SIGABRT, libc::SIGTRAP];
+    always.iter().chain(&also).for_each(|&signal| catch(signal, hand_on));
+    sent.iter().for_each(|&signal| catch(signal, hand_on_if_sent));
 }
 
 /// From now on a file of ours that may not grow (`ulimit -f`) is an error of its write, and not our end: the program runs all the same.
 /// It starts with the signal as it was.
 pub fn outlive_file_limits() {
-    catch(&[(libc::SIGXFSZ, stand_by)]);
+    catch(libc::SIGXFSZ, stand_by);
 }
 
-fn catch(handlers: &[(libc::c_int, extern "C" fn(libc::c_int))]) {
-    for &(signal, handler) in handlers {
-        // SAFETY: the structures are ours and filled; both handlers only make async-signal-safe calls.
-        unsafe {
-            let mut before: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(signal, std::ptr::null(), &mut before) != 0
-                || before.sa_sigaction == libc::SIG_IGN
-            {
-                continue;
-            }
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handler as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(signal, &action, std::ptr::null_mut());
+fn catch(signal: libc::c_int, handler: Handler) {
+    // SAFETY: the structures are ours and filled; the handlers only make async-signal-safe calls.
+    unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, std::ptr::null(), &mut before) != 0 || before.sa_sigaction == libc::SIG_IGN
+        {
+            return;
         }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+        libc::sigaction(signal, &action, std::ptr::null_mut());
     }
 }
 
