@@ -28,9 +28,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowwave_core::{Bytes, Config, Extent, FetchId, Nanos, PageTable, Wave};
 use bowwave_wire::{AGENT_GONE, AGENT_SERVING, KERNEL_AS_IS, MAPS_STEERED, MAPS_TOLD, MAPS_UNSEEN};
@@ -39,6 +40,7 @@ use crate::arrivals::Arrivals;
 use crate::device_window::DeviceWindows;
 use crate::explain_file::{HEADER, LEGEND};
 use crate::files::{Descriptor, Origin, Refusal};
+use crate::launch::is_called;
 use crate::memory;
 use crate::observer::OutsideBy;
 use crate::pagemap::can_scan;
@@ -81,6 +83,13 @@ const NAP_NS: u64 = 50_000;
 /// Threads whose latest read is remembered.
 const THREADS_MAX: usize = 4096;
 const DESCRIPTORS_MAX: usize = 16_384;
+/// The program has ended: so long its parent may have to wait until the agent has told what it came to. A storage that hangs
+/// may hold up the agent for ever.
+const STOP_MAX: Duration = Duration::from_secs(2);
+/// The same once somebody has signalled us.
+const STOP_CALLED_MAX: Duration = Duration::from_millis(100);
+/// Between two looks whether somebody has.
+const STOP_LOOK: Duration = Duration::from_millis(20);
 
 /// What a run is asked to do.
 pub struct Options {
@@ -126,7 +135,8 @@ pub struct Agent {
     segment: Arc<SharedSegment>,
     stop: Arc<AtomicBool>,
     child: Arc<AtomicU32>,
-    thread: Option<JoinHandle<Report>>,
+    thread: Option<JoinHandle<()>>,
+    report: Receiver<Report>,
     /// What may be seen of page faults, on its way to the agent's thread.
     coming: Arc<Mutex<Coming>>,
     dry_run: bool,
@@ -158,11 +168,14 @@ impl Agent {
         let (coming, dry_run) = (Arc::default(), options.dry_run);
         let state = State::new(Arc::clone(&segment), options, Arc::clone(&child), Arc::clone(&coming));
         let flag = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("bowwave-agent".into()).spawn(move || state.run(&flag));
+        let (to, report) = channel();
+        // Whoever waited for it may have gone.
+        let run = move || _ = to.send(state.run(&flag));
+        let thread = std::thread::Builder::new().name("bowwave-agent".into()).spawn(run);
         if thread.is_err() {
             segment.agent_state.store(AGENT_GONE, Ordering::SeqCst);
         }
-        Self { segment, stop, child, thread: thread.ok(), coming, dry_run }
+        Self { segment, stop, child, thread: thread.ok(), report, coming, dry_run }
     }
 
     /// The segment's file, for the environment of the program, if it has one.
@@ -202,13 +215,32 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends the service and returns what it came to.
-    pub fn stop(mut self) -> Report {
+    /// Ends the service and returns what it came to; nothing, if the agent waits for a storage that does not answer. It is left
+    /// behind then, and ends with this process. Who signals us meanwhile shortens the wait.
+    pub fn stop(mut self) -> Option<Report> {
         self.stop.store(true, Ordering::SeqCst);
         ring(&self.segment.bell);
-        let report = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let report = self.last_words();
         self.segment.retire();
+        if report.is_some() {
+            // It has nothing left to do.
+            _ = self.thread.take().map(JoinHandle::join);
+        }
         report
+    }
+
+    fn last_words(&self) -> Option<Report> {
+        let begun = Instant::now();
+        loop {
+            match self.report.recv_timeout(STOP_LOOK) {
+                Ok(report) => return Some(report),
+                Err(RecvTimeoutError::Disconnected) => return Some(Report::default()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if begun.elapsed() > if is_called() { STOP_CALLED_MAX } else { STOP_MAX } {
+                return None;
+            }
+        }
     }
 }
 

@@ -446,6 +446,11 @@ static CHILD: AtomicI32 = AtomicI32::new(0);
 /// The latest signal that came when there was no program to hand it on to; 0 for none.
 static CALLED: AtomicI32 = AtomicI32::new(0);
 
+/// Whether somebody has signalled us since the program ended.
+pub(crate) fn is_called() -> bool {
+    CALLED.load(Ordering::SeqCst) != 0
+}
+
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
 extern "C" fn hand_on(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {

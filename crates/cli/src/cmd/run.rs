@@ -216,13 +216,22 @@ fn steer(
     }
     let ended = child.wait();
     if let Some(agent) = agent {
-        let mut report = agent.stop();
+        let Some(mut report) = agent.stop() else {
+            say_unknown(args);
+            return ended.map_err(Failure::Wait);
+        };
         if program.reach != Reach::Steered && !watched {
             *report.not_steered.entry(program.reach.words().into()).or_default() += 1;
         }
         tell(args, &report, json);
     }
     ended.map_err(Failure::Wait)
+}
+
+fn say_unknown(args: &Args) {
+    if !args.quiet || args.json.is_some() || args.explain.is_some() {
+        eprintln!("bowwave: a storage does not answer; what the run came to is not known");
+    }
 }
 
 /// The line, and the JSON. Stderr may be closed by now; that is no reason to fail.

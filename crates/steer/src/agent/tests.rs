@@ -4,7 +4,6 @@ use super::*;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::time::Instant;
 
 use bowwave_core::{FileId, Input};
 use bowwave_wire::{Event, Harvest, KERNEL_ON, Kind};
@@ -105,12 +104,24 @@ fn a_reader_is_run_ahead_of() {
         told
     };
     let loud = (0..4096 / 32).filter(loud).count();
-    let report = agent.stop();
+    let report = agent.stop().unwrap();
     assert!(loud < 128, "some pages became quiet");
     assert_eq!(report.bytes_used, 4096 * 4096);
     assert_eq!(report.files.len(), 1);
     assert!(report.decisions.windows > 0 && report.decisions.pages_ahead > 0, "{report:?}");
     assert_eq!((report.events_lost, report.not_steered.len()), (0, 0), "{report:?}");
+}
+
+/// A storage that hangs holds up the agent, not the parent of the program.
+#[test]
+fn an_agent_that_is_held_up_is_left_behind() {
+    let (_dir, mut agent) = agent();
+    let segment = Arc::clone(&agent.segment);
+    let (hung, report) = channel();
+    agent.report = report;
+    assert!(agent.stop().is_none());
+    assert!(!segment.path().exists() && segment.agent_state.load(Ordering::SeqCst) == AGENT_GONE);
+    drop(hung);
 }
 
 #[test]
@@ -124,7 +135,7 @@ fn a_cached_file_goes_quiet() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let loud = (0..2048).filter(|i| program.read(i * 4096, 4096)).count();
-    let report = agent.stop();
+    let report = agent.stop().unwrap();
     assert!(loud < 200, "{loud} of 2048 reads of present pages were told");
     assert_eq!(report.bytes_fetched, 0, "{report:?}");
 }
@@ -139,7 +150,7 @@ fn a_dry_run_fetches_nothing() {
     absent(&file);
     let program = Program::open(&segment, file);
     assert!((0..32).all(|i| program.read(i * 131_072, 131_072)), "nothing is quiet");
-    let report = agent.stop();
+    let report = agent.stop().unwrap();
     assert_eq!((report.bytes_fetched, report.fetch_calls), (0, 0));
     assert!(report.decisions.windows > 0);
 }
@@ -158,7 +169,7 @@ fn a_file_that_was_not_asked_for_is_left_alone() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(slot.kernel.load(Ordering::Relaxed), KERNEL_ON);
-    assert_eq!(agent.stop().not_steered.values().sum::<u64>(), 1);
+    assert_eq!(agent.stop().unwrap().not_steered.values().sum::<u64>(), 1);
 }
 
 /// A reader has come to page 75 when the agent comes to his read of [70, 72). What he read on his way there is told before it, what he
