@@ -176,7 +176,7 @@ unsafe extern "C" fn posix_fadvise64(fd: c_int, offset: off_t, len: off_t, advic
 /// Tells of the program's advice, which is obeyed: the kernel has it already, and what it says of the whole description
 /// ends our say in the kernel's heuristics.
 fn advised(fd: c_int, offset: off_t, len: off_t, advice: c_int) {
-    let Some(segment) = state::segment() else { return };
+    let Some(segment) = state::segment().filter(|_| !state::memory_is_lent()) else { return };
     let now = sys::now_ns();
     if !segment.agent_alive(now) {
         return;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fork            child: same tables, every position now uncertain in both; tells Process 1 (pthread_atfork)
-//!   vfork           child runs in the parent's memory until exec: it is told apart by its pid and writes no table
+//!   vfork           child runs in the parent's memory until exec: it has the word of the thread that waits for it, and is left alone
 //!   posix_spawn     the same inside glibc, where no hook is entered; positions become uncertain
 //!   seccomp         a filter may kill for futex or fadvise64: from now on not one system call of our own
 //!   chroot, setns   our library's path may be nowhere: exec'd children must not be told to load it
@@ -189,12 +189,23 @@ hook! {
 
 // ---- functions that must not find a frame of ours on the stack -----------------------------------------------------------
 
+/// Where to go on, and whether to come back.
+#[repr(C)]
+struct Vfork {
+    next: *const c_void,
+    comes_back: usize,
+}
+
 /// Notes that memory is lent, and says where to go on.
-extern "C" fn before_vfork() -> *const c_void {
-    if state::segment().is_some() {
-        state::lending_memory();
-    }
-    real::vfork::find().map_or(core::ptr::null(), |next| next as *const c_void)
+extern "C" fn before_vfork(returns_to: usize) -> Vfork {
+    let next = real::vfork::find().map_or(core::ptr::null(), |next| next as *const c_void);
+    let comes_back = state::segment().is_some() && state::lending_memory(returns_to);
+    Vfork { next, comes_back: usize::from(comes_back) }
+}
+
+/// In the child first, which got 0, and then in the parent. Says where to return to.
+extern "C" fn after_vfork(got: c_int) -> usize {
+    state::lent_memory(got != 0)
 }
 
 /// Notes what a direct system call does to our tables, and says where to go on.
@@ -220,8 +231,7 @@ extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *c
     real::syscall::find().map_or(core::ptr::null(), |next| next as *const c_void)
 }
 
-// A vfork child returns through the caller's frame while its parent waits to do the same, and `syscall` takes its last
-// argument from the stack: both are noted, and then jumped to, with every register as it was.
+// `syscall` takes its last argument from the stack: it is noted, and then jumped to, with every register as it was.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump_through {
     ($name:ident, $before:ident) => {
@@ -260,8 +270,63 @@ macro_rules! jump_through {
     };
 }
 
-jump_through!(vfork, before_vfork);
 jump_through!(syscall, before_syscall);
+
+// A vfork child returns through the caller's frame while its parent waits to do the same, and by then whatever lay below that frame
+// is overwritten: where both return to is kept beside the stack, and the next `vfork` is called with the stack as our caller had it.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C" fn vfork() {
+    core::arch::naked_asm!(
+        "mov rdi, [rsp]",
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "test rdx, rdx",
+        "jnz 2f",
+        "jmp rax",
+        "2:",
+        "add rsp, 8",
+        "call rax",
+        "sub rsp, 16",
+        "mov [rsp], rax",
+        "mov edi, eax",
+        "call {after}",
+        "mov rcx, rax",
+        "mov rax, [rsp]",
+        "add rsp, 16",
+        "jmp rcx",
+        before = sym before_vfork,
+        after = sym after_vfork,
+    )
+}
+
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C" fn vfork() {
+    core::arch::naked_asm!(
+        "stp x29, x30, [sp, #-16]!",
+        "mov x0, x30",
+        "bl {before}",
+        "ldp x29, x30, [sp], #16",
+        "mov x16, x0",
+        "cbnz x1, 2f",
+        "br x16",
+        "2:",
+        "blr x16",
+        "sub sp, sp, #16",
+        "str x0, [sp]",
+        "bl {after}",
+        "mov x30, x0",
+        "ldr x0, [sp]",
+        "add sp, sp, #16",
+        "ret",
+        before = sym before_vfork,
+        after = sym after_vfork,
+    )
+}
 
 #[cfg(test)]
 mod tests {

@@ -68,9 +68,15 @@ pub(crate) fn passes_unseen() -> bool {
     state::segment().is_none()
 }
 
+/// The segment, if this is somebody whose reads are told: a vfork child is none.
+#[inline]
+fn listening() -> Option<&'static Segment> {
+    state::segment().filter(|_| !state::memory_is_lent())
+}
+
 /// Performs `call`, a read of `len` bytes of `fd` that returns how many it got, and tells the agent what it needs.
 pub(crate) fn observe(fd: c_int, place: Place, len: usize, call: &mut dyn FnMut() -> isize) -> isize {
-    let Some(segment) = state::segment() else { return call() };
+    let Some(segment) = listening() else { return call() };
     match place {
         Place::At(offset) => match state::standing(segment, fd) {
             // A negative offset is the kernel's to refuse.
@@ -124,7 +130,7 @@ fn observe_here(
 
 /// The same for a stream that refills its buffer from `offset` on.
 pub(crate) fn observe_refill(fd: c_int, offset: u64, len: usize, call: &mut dyn FnMut() -> isize) -> isize {
-    let Some(segment) = state::segment() else { return call() };
+    let Some(segment) = listening() else { return call() };
     match state::standing(segment, fd) {
         Standing::Bound(bound) => observe_at(segment, bound, offset, len, call),
         Standing::LeftAlone => call(),
@@ -135,7 +141,7 @@ pub(crate) fn observe_refill(fd: c_int, offset: u64, len: usize, call: &mut dyn 
 /// Whether `fd` is one that is watched or may become so. Saves the price of finding out where a read starts.
 #[inline]
 pub(crate) fn is_watched(fd: c_int) -> bool {
-    state::segment().is_some_and(|segment| !matches!(state::standing(segment, fd), Standing::LeftAlone))
+    listening().is_some_and(|segment| !matches!(state::standing(segment, fd), Standing::LeftAlone))
 }
 
 /// Whether all pages of a read are settled. Marks them used.

@@ -52,8 +52,23 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 static PID: AtomicU32 = AtomicU32::new(0);
 /// The place of our PID namespace in the segment.
 static NAMESPACE: AtomicU32 = AtomicU32::new(0);
-/// Whether code that is not this process may be running in its memory.
-static VFORKED: AtomicBool = AtomicBool::new(false);
+/// Threads whose vfork child runs in this process's memory until it calls exec or ends. It has the thread's own data, so it has the
+/// thread's word; and the thread itself waits meanwhile.
+static LENDERS: [Lender; LENDERS_MAX] =
+    [const { Lender { thread: AtomicU64::new(0), returns_to: AtomicUsize::new(0) } }; LENDERS_MAX];
+/// How many of them there are.
+static LENT: AtomicU32 = AtomicU32::new(0);
+/// One found no place, and nobody hears of its end: from then on the kernel is asked who we are.
+static LENT_UNNOTED: AtomicBool = AtomicBool::new(false);
+/// Threads that wait for a vfork child at once, and are noted.
+const LENDERS_MAX: usize = 16;
+
+/// A thread that waits for its vfork child; free while `thread` is 0.
+struct Lender {
+    thread: AtomicU64,
+    /// Where its `vfork` returns to: what lies on the stack the child has overwritten by then.
+    returns_to: AtomicUsize,
+}
 
 /// In place of a slot's index: not bound.
 const NO_FILE: u32 = u32::MAX;
@@ -660,21 +675,60 @@ pub(crate) fn forked_child() {
         if sys::process_id() == 1 {
             look_at_namespace(segment);
         }
-        VFORKED.store(false, Relaxed);
+        LENDERS.iter().for_each(|lender| lender.thread.store(0, Relaxed));
+        LENT.store(0, Relaxed);
+        LENT_UNNOTED.store(false, Relaxed);
         tell_of(FORKED, parent);
     }
 }
 
-/// From now on a child may run in this process's memory until it calls exec, and close or replace *its* descriptors.
-pub(crate) fn lending_memory() {
-    VFORKED.store(true, Relaxed);
+/// From now on a child may run in this process's memory until it calls exec, and close or replace *its* descriptors. Says
+/// whether that is noted: then [`lent_memory`] is to be called in the child and in the parent, before they return to there.
+pub(crate) fn lending_memory(returns_to: usize) -> bool {
     shared_by_fork();
+    let me = sys::this_thread();
+    if is_lender(me) {
+        return false; // a child of the child: all is as it is
+    }
+    LENT.fetch_add(1, Relaxed);
+    for lender in &LENDERS {
+        if lender.thread.compare_exchange(0, me, Relaxed, Relaxed).is_ok() {
+            lender.returns_to.store(returns_to, Relaxed);
+            return true;
+        }
+    }
+    LENT_UNNOTED.store(true, Relaxed);
+    false
 }
 
-/// Whether this code runs in a child that borrowed its parent's memory: it must not write in the parent's tables.
-#[inline]
+/// Where this thread's vfork returns to. In the parent, the memory is its own again.
+pub(crate) fn lent_memory(in_parent: bool) -> usize {
+    let me = sys::this_thread();
+    let Some(lender) = LENDERS.iter().find(|lender| lender.thread.load(Relaxed) == me) else { return 0 };
+    let returns_to = lender.returns_to.load(Relaxed);
+    if in_parent {
+        lender.thread.store(0, Relaxed);
+        LENT.fetch_sub(1, Relaxed);
+    }
+    returns_to
+}
+
+/// Whether this code runs in a child that borrowed its parent's memory: it must not write in the parent's tables. Nor does it
+/// make a system call of ours: it may have a filter that kills for them, of which it can leave no note in memory that is not its.
+#[inline(always)]
 pub(crate) fn memory_is_lent() -> bool {
-    VFORKED.load(Relaxed) && segment().is_some() && sys::process_id() != PID.load(Relaxed)
+    LENT.load(Relaxed) != 0 && runs_in_lent_memory()
+}
+
+#[cold]
+#[inline(never)]
+fn runs_in_lent_memory() -> bool {
+    is_lender(sys::this_thread())
+        || LENT_UNNOTED.load(Relaxed) && segment().is_some() && sys::process_id() != PID.load(Relaxed)
+}
+
+fn is_lender(thread: u64) -> bool {
+    LENDERS.iter().any(|lender| lender.thread.load(Relaxed) == thread)
 }
 
 /// Never makes a system call of its own again, in this process and its forks.

@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -200,6 +201,41 @@ static void in_child(void (*what)(int), int argument) {
     waitpid(child, &status, 0);
     printf("%x\n", status);
 }
+static int sandboxed(void *_) {                          // may do what a program does with files, and nothing that we do
+    char a[4096];
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        ALLOW(SYS_read), ALLOW(SYS_pread64), ALLOW(SYS_openat), ALLOW(SYS_close), ALLOW(SYS_dup3), ALLOW(SYS_exit_group), ALLOW(SYS_exit),
+#ifdef SYS_dup2
+        ALLOW(SYS_dup2),
+#endif
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(4);
+    int own = open("data", O_RDONLY);
+    for (int i = 0; i < 50; i++) if (read(own, a, 4096) != 4096) _exit(3);
+    for (int i = 0; i < 50; i++) if (pread(fd, a, 4096, i * 4096L) != 4096) _exit(3);
+    if (dup2(own, 90) != 90 || pread(90, a, 100, 5) != 100 || close(own) || close(90)) _exit(2);
+    _exit(0);
+}
+static void sandboxed_child(const char *how) {
+    static char stack[65536] __attribute__((aligned(16)));
+    int status;
+    pid_t child = vfork();
+    if (!child) { if (!strcmp(how, "vfork")) sandboxed(NULL); _exit(0); }
+    waitpid(child, &status, 0);
+    printf("%s %x\n", how, status);
+    fflush(stdout);
+    if (!strcmp(how, "clone")) child = clone(sandboxed, stack + sizeof stack, SIGCHLD, NULL);
+    else if (!strcmp(how, "_Fork")) { child = _Fork(); if (!child) sandboxed(NULL); }
+    else if (!strcmp(how, "fork")) { child = fork(); if (!child) sandboxed(NULL); }
+    else if (!strcmp(how, "syscall")) { child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); if (!child) sandboxed(NULL); }
+    else return;
+    waitpid(child, &status, 0);
+    printf("%x\n", status);
+}
+
 static void strict_child(int _) { strict(); }
 
 // ---- in step with the test ---------------------------------------------------------------------------------------------
@@ -316,6 +352,11 @@ int main(int argc, char **argv) {
         in_child(filter, 1);
         count(read(fd, a, 4096), a);
         strict();
+    } else if (!strcmp(what, "sandboxed")) {
+        count(read(fd, a, 4096), a);
+        sandboxed_child(argv[2]);
+        for (int i = 0; i < 50; i++) count(read(fd, a, 4096), a);
+        printf("%d\n", reads_right());
     } else if (!strcmp(what, "probe")) {                 // asks what seccomp can do, and goes on as before
         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL);
         printf("E 0 4096\n"); count(read(fd, a, 4096), a);

@@ -84,6 +84,13 @@ fn a_sandbox_that_kills_for_any_system_call_of_ours() {
 }
 
 #[test]
+fn a_sandbox_begun_by_a_child_that_nobody_told_us_of() {
+    for how in ["vfork", "clone", "_Fork", "fork", "syscall"] {
+        same(&["sandboxed", how]);
+    }
+}
+
+#[test]
 fn asking_what_seccomp_can_do_changes_nothing() {
     Bench::new().tells("hostile.c", &["probe"]);
 }
