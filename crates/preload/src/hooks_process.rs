@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Dormancy is for ever, for this process and its forks. What exec gives on is in the environment; our name is taken out
-//! of LD_PRELOAD there, in place and without allocation.
+//! of LD_PRELOAD there: in the string, to which the program may have pointers of its own, or where nobody may write that (a
+//! literal given to `putenv`) in a copy that takes its place.
 
 use bowwave_wire::ENV_SEGMENT;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
@@ -17,10 +18,11 @@ use libc::FILE;
 
 use crate::real;
 use crate::state;
+use crate::sys;
 
 #[link(name = "c")]
 unsafe extern "C" {
-    static environ: *const *mut c_char;
+    static mut environ: *mut *mut c_char;
     fn pthread_atfork(
         prepare: Option<unsafe extern "C" fn()>,
         parent: Option<unsafe extern "C" fn()>,
@@ -70,17 +72,67 @@ pub(crate) fn variable(name: &str) -> Option<&'static CStr> {
     variables().find_map(|text| unsafe { Some(CStr::from_ptr(value_of(text, name)?.cast())) })
 }
 
-/// Takes our library out of LD_PRELOAD and empties the segment's path, in the strings that the next exec passes on.
+/// Takes our library out of LD_PRELOAD and empties the segment's path, in what the next exec passes on.
 fn leave_no_name() {
-    for text in variables() {
-        // SAFETY: C strings on the initial stack or on the heap, where they may be written.
+    for (index, text) in variables().enumerate() {
+        // SAFETY: C strings; what is written was found to be writable, or is a copy of our own.
         unsafe {
-            if let Some(list) = value_of(text, "LD_PRELOAD") {
-                drop_ours(list);
-            } else if let Some(path) = value_of(text, ENV_SEGMENT) {
-                path.write(0);
+            if !names_us(text) {
+                continue;
+            }
+            let len = CStr::from_ptr(text.cast()).count_bytes() + 1;
+            if sys::writable(text.addr(), len) {
+                forget_us(text);
+            } else if let Some(copy) = copied(text, len) {
+                forget_us(copy);
+                replace(index, copy.cast());
             }
         }
+    }
+}
+
+unsafe fn names_us(text: *mut u8) -> bool {
+    // SAFETY: a C string, read to its end at most.
+    unsafe {
+        if let Some(list) = value_of(text, "LD_PRELOAD") {
+            let entries = CStr::from_ptr(list.cast()).to_bytes();
+            return entries.split(|byte| matches!(byte, b':' | b' ')).any(is_ours);
+        }
+        value_of(text, ENV_SEGMENT).is_some_and(|path| path.read() != 0)
+    }
+}
+
+unsafe fn forget_us(text: *mut u8) {
+    // SAFETY: a C string that may be written.
+    unsafe {
+        if let Some(list) = value_of(text, "LD_PRELOAD") {
+            drop_ours(list);
+        } else if let Some(path) = value_of(text, ENV_SEGMENT) {
+            path.write(0);
+        }
+    }
+}
+
+/// A copy of `len` bytes, which stays.
+unsafe fn copied(from: *const u8, len: usize) -> Option<*mut u8> {
+    let to: *mut u8 = core::ptr::with_exposed_provenance_mut(sys::memory(len)?);
+    // SAFETY: as many bytes are there, and room for them.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
+    Some(to)
+}
+
+/// Puts `text` in the place of the variable at `index`; in a copy of the list, where the list cannot be written.
+unsafe fn replace(index: usize, text: *mut c_char) {
+    // SAFETY: a list that a null ends, and longer than `index`; `environ` itself is libc's, and every program may set it.
+    unsafe {
+        let mut list = environ;
+        if !sys::writable(list.wrapping_add(index).addr(), size_of::<*mut c_char>()) {
+            let len = (variables().count() + 1) * size_of::<*mut c_char>();
+            let Some(copy) = copied(list.cast(), len) else { return };
+            list = copy.cast();
+            environ = list;
+        }
+        list.add(index).write(text);
     }
 }
 

@@ -18,7 +18,7 @@ unsafe fn total(fd: c_int, iov: *const iovec, count: c_int) -> usize {
     if !(1..=IOV_MAX).contains(&count) || !is_watched(fd) || !sys::readable(iov.cast(), 2 * count as usize) {
         return 0;
     }
-    // SAFETY: the kernel has just read its first and last word.
+    // SAFETY: the kernel has just read of each of its pages.
     let parts = unsafe { core::slice::from_raw_parts(iov, count as usize) };
     parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
 }

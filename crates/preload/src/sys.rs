@@ -173,10 +173,77 @@ pub(crate) fn now_ns() -> u64 {
 /// with EFAULT, as it would be without us, and not by a crash of ours. The kernel copies the set before it finds that
 /// there is no such `how`.
 pub(crate) fn readable(at: *const u64, words: usize) -> bool {
-    let probe = |at: *const u64| {
+    let probe = |at: usize| {
         // SAFETY: an unknown `how` changes nothing; a bad address is what is being asked about.
-        let answer = unsafe { raw(libc::SYS_rt_sigprocmask, [usize::MAX >> 1, at as usize, 0, 8, 0, 0]) };
+        let answer = unsafe { raw(libc::SYS_rt_sigprocmask, [usize::MAX >> 1, at, 0, 8, 0, 0]) };
         answer == -(libc::EINVAL as isize)
     };
-    !at.is_null() && words > 0 && probe(at) && (words == 1 || probe(at.wrapping_add(words - 1)))
+    !at.is_null() && words > 0 && each_page(at.addr(), 8 * words, 8).all(probe)
+}
+
+/// Whether the `len` bytes from `at` on may be written: asked of the kernel, by adding 0 to a word of each page.
+pub(crate) fn writable(at: usize, len: usize) -> bool {
+    const ADD_ZERO: usize = (libc::FUTEX_OP_ADD as usize) << 28;
+    let nobody_sleeps_here = 0_u32;
+    let probe = |at: usize| {
+        let call = (libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG) as usize;
+        let own = (&raw const nobody_sleeps_here).addr();
+        // SAFETY: wakes nobody, and changes no word.
+        unsafe { raw(libc::SYS_futex, [own, call, 0, 0, at & !3, ADD_ZERO]) >= 0 }
+    };
+    each_page(at, len, 1).all(probe)
+}
+
+/// The first of `len` bytes from `at` on, the first of each further page, and the last `last` of them.
+fn each_page(at: usize, len: usize, last: usize) -> impl Iterator<Item = usize> {
+    let end = at.saturating_add(len);
+    let starts = (at / PAGE + 1..=end.saturating_sub(1) / PAGE).map(|page| page * PAGE);
+    core::iter::once(at)
+        .chain(starts.filter(move |start| start + last <= end))
+        .chain([end.saturating_sub(last)])
+}
+
+/// The smallest page that there is.
+const PAGE: usize = 4096;
+
+/// Fresh memory for as long as the process lives; `None` where there is none.
+pub(crate) fn memory(len: usize) -> Option<usize> {
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: a mapping that nobody else knows.
+    let at = unsafe { raw(libc::SYS_mmap, [0, len, access, flags, usize::MAX, 0]) };
+    (!(-4095..0).contains(&at)).then_some(at as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn each_page_is_asked_for_once() {
+        let asked = |at, len, last| each_page(at, len, last).collect::<Vec<_>>();
+        assert_eq!(asked(0x1000, 8, 8), [0x1000, 0x1000]);
+        assert_eq!(asked(0x1ff8, 16, 8), [0x1ff8, 0x2000, 0x2000]);
+        assert_eq!(asked(0x1ffc, 0x2000, 8), [0x1ffc, 0x2000, 0x3000, 0x3ff4]);
+        assert_eq!(asked(0x1ffc, 8, 8), [0x1ffc, 0x1ffc], "the kernel reads all of a word");
+    }
+
+    #[test]
+    fn a_hole_is_found_wherever_it_is() {
+        let all = memory(5 * PAGE).unwrap();
+        let words = 5 * PAGE / 8;
+        assert!(readable(all as *const u64, words) && writable(all, 5 * PAGE));
+        // SAFETY: a mapping of this test's own.
+        unsafe {
+            libc::mprotect((all + 3 * PAGE) as *mut _, PAGE, libc::PROT_READ);
+            assert!(
+                readable(all as *const u64, words) && !writable(all, 5 * PAGE) && writable(all, 3 * PAGE)
+            );
+            libc::mprotect((all + 3 * PAGE) as *mut _, PAGE, libc::PROT_NONE);
+            assert!(!readable(all as *const u64, words) && readable(all as *const u64, words / 2));
+            libc::munmap(all as *mut _, 5 * PAGE);
+        }
+        assert!(!readable(all as *const u64, 1) && !writable(all, 1));
+    }
 }

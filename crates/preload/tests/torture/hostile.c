@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,8 +63,7 @@ static void *small_stack(void *_) {
     FILE *f = fopen("data", "r");
     int own = open("data", O_RDONLY);
     for (int i = 0; i < 100; i++) { count(read(own, a, sizeof a), a); long got = getline(&line, &room, f); count(got, line); }
-    struct iovec { void *at; size_t len; } v = {a, 1000};
-    ssize_t readv(int, const struct iovec *, int);
+    struct iovec v = {a, 1000};
     count(readv(own, &v, 1), a);
     fclose(f); close(own); free(line);
     return NULL;
@@ -192,6 +193,36 @@ static void filter(int by_syscall) {
     for (int i = 0; i < 200; i++) if (read(fd, a, 4096) != 4096) _exit(3);
     write(1, "filter\n", 7);
     _exit(0);
+}
+static void holes(void) {                                // vectors of which the kernel can read no more than a part
+    char *pages = mmap(NULL, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), a[4096];
+    struct iovec *parts = (struct iovec *)pages;
+    for (int i = 0; i < 1024; i++) parts[i] = (struct iovec){a + i * 4, 4};
+    count(readv(fd, parts, 1024), a);
+    munmap(pages + 4096, 4096);
+    for (int i = 0; i < 3; i++) { long got = preadv(fd, parts, 1024, 0); printf("%ld %d\n", got, got < 0 ? errno : 0); }
+    long got = readv(fd, parts, 1024);
+    printf("%ld %d\n", got, got < 0 ? errno : 0);
+    got = readv(fd, parts, 200);
+    printf("%ld\n", got);
+}
+static void no_names(const char *how) {                  // the environment may lie where nobody can write
+    extern char **environ;
+    char *page = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *text = page + 4096, **slots = (char **)page;
+    if (!strcmp(how, "empty")) putenv("LD_PRELOAD=");
+    else if (!strcmp(how, "text")) {
+        for (char **from = environ; *from; from++) { strcpy(text, *from); *from = text; text += strlen(text) + 1; }
+        putenv("BOWWAVE_SEGMENT=literal");
+    } else {
+        for (char **from = environ; *from; from++) { strcpy(text, *from); *slots++ = text; text += strlen(text) + 1; }
+        environ = (char **)page;
+    }
+    mprotect(page, 1 << 20, PROT_READ);
+    printf("%d\n", prctl(PR_SET_SECCOMP, 77, 0, 0, 0));
+    const char *library = getenv("LD_PRELOAD");
+    printf("%d\n", library && strstr(library, "bowwave"));
+    fflush(stdout);
+    execl("/proc/self/exe", "again", "sum", NULL);
 }
 static void in_child(void (*what)(int), int argument) {
     fflush(stdout);
@@ -352,6 +383,11 @@ int main(int argc, char **argv) {
         in_child(filter, 1);
         count(read(fd, a, 4096), a);
         strict();
+    } else if (!strcmp(what, "holes")) {
+        holes();
+    } else if (!strcmp(what, "no_names")) {
+        count(read(fd, a, 4096), a);
+        no_names(argv[2]);
     } else if (!strcmp(what, "sandboxed")) {
         count(read(fd, a, 4096), a);
         sandboxed_child(argv[2]);

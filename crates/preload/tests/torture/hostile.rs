@@ -91,6 +91,18 @@ fn a_sandbox_begun_by_a_child_that_nobody_told_us_of() {
 }
 
 #[test]
+fn vectors_with_a_hole() {
+    same(&["holes"]);
+}
+
+#[test]
+fn an_environment_that_cannot_be_written() {
+    for how in ["empty", "text", "all"] {
+        same(&["no_names", how]);
+    }
+}
+
+#[test]
 fn asking_what_seccomp_can_do_changes_nothing() {
     Bench::new().tells("hostile.c", &["probe"]);
 }
