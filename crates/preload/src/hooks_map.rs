@@ -119,7 +119,7 @@ unsafe extern "C" fn mremap(
     new: *mut c_void,
 ) -> *mut c_void {
     // SAFETY: the program's own arguments, for the function that it meant.
-    let at = unsafe {
+    let call = || unsafe {
         match real::mremap::next() {
             Some(next) => next(old, old_len, len, flags, new),
             None => core::ptr::with_exposed_provenance_mut(sys::as_libc(
@@ -128,6 +128,12 @@ unsafe extern "C" fn mremap(
             ) as usize),
         }
     };
+    let mut at = call();
+    // SAFETY: libc gives each thread an errno of its own.
+    let in_pieces = at == libc::MAP_FAILED && unsafe { *libc::__errno_location() } == libc::EFAULT;
+    if in_pieces && state::segment().is_some() && maps::made_whole(Range::new(old.addr(), old_len)) {
+        at = call();
+    }
     if at != libc::MAP_FAILED && state::segment().is_some() {
         maps::moved(Range::new(old.addr(), old_len), Range::new(at.addr(), len));
     }

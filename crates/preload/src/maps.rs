@@ -31,6 +31,8 @@ const PAGE: u64 = 4096;
 const RANDOM: u32 = 1;
 /// The program has given advice of its own for all of it.
 const ADVISED: u32 = 2;
+/// It has for a part.
+const PARTLY_ADVISED: u32 = 4;
 
 /// A mapping of a file. Free while `len` is 0; claimed while `len` is 1.
 struct Mapping {
@@ -123,7 +125,7 @@ impl Mapping {
 }
 
 fn restore(range: Range, flags: u32) {
-    if flags & (RANDOM | ADVISED) == RANDOM {
+    if flags & (RANDOM | ADVISED) == RANDOM && range.len() > 0 {
         sys::advise_memory(range.start as usize, range.len() as usize, libc::MADV_NORMAL);
     }
 }
@@ -250,6 +252,24 @@ fn forget(segment: &Segment, range: Range, now: u64) {
     }
 }
 
+/// The kernel refuses to move `range`, since it is in pieces. Where it was our advice that cut it, on all of it or after we took
+/// back a part, it is made whole; says whether to try again.
+#[cold]
+pub(crate) fn made_whole(range: Range) -> bool {
+    if state::memory_is_lent() {
+        return false;
+    }
+    let cut = |map: &Mapping| map.flags.load(Relaxed) & (RANDOM | ADVISED | PARTLY_ADVISED) == RANDOM;
+    let mut any = false;
+    for (map, _) in overlapping(range).filter(|(map, _)| cut(map)) {
+        let Some(whole) = map.range() else { continue };
+        map.restore(whole);
+        map.flags.fetch_and(!RANDOM, Relaxed);
+        any = true;
+    }
+    any
+}
+
 /// What was at `from` is at `to` now.
 pub(crate) fn moved(from: Range, to: Range) {
     if overlapping(from).next().is_none() {
@@ -288,7 +308,14 @@ pub(crate) fn advised(range: Range, advice: c_int) {
             let Some(whole) = map.range() else { continue };
             // What is said of a small part is between the program and the kernel.
             if 2 * common.len() < whole.len() {
+                let differs = if advice == libc::MADV_NORMAL { 0 } else { PARTLY_ADVISED };
+                map.flags.fetch_or(differs, Relaxed);
                 continue;
+            }
+            // And the rest is as nobody said anything of it, unless somebody did.
+            if !map.has(PARTLY_ADVISED) {
+                map.restore(Range { start: whole.start, end: common.start });
+                map.restore(Range { start: common.end, end: whole.end });
             }
             map.flags.fetch_or(ADVISED, Relaxed);
         }
@@ -446,6 +473,31 @@ mod tests {
         claim(all, 0, 3, 0, RANDOM | ADVISED).unwrap();
         forget(&segment, Range { start: all.start + PAGE, end: all.start + 2 * PAGE }, 1);
         assert_eq!(random(all), [true; 3]);
+    }
+
+    /// Whether the kernel moves all of it to where there is twice the room.
+    fn moves(range: Range) -> bool {
+        let (at, len) = (core::ptr::with_exposed_provenance_mut(range.start as usize), range.len() as usize);
+        // SAFETY: a mapping of the test's own, or parts of one.
+        unsafe { libc::mremap(at, len, 2 * len, libc::MREMAP_MAYMOVE) != libc::MAP_FAILED }
+    }
+
+    #[test]
+    fn what_we_cut_is_made_whole_to_be_moved() {
+        let _alone = alone();
+        let _crowd = Crowd::new(1);
+        let all = random_pages(8);
+        let part = Range { start: all.start, end: all.start + 3 * PAGE };
+        sys::advise_memory(part.start as usize, part.len() as usize, libc::MADV_NORMAL);
+        let map = claim(all, 0, 3, 0, RANDOM).unwrap();
+        assert!(!moves(all) && made_whole(all) && moves(all));
+        map.len.store(FREE, Relaxed);
+
+        // In pieces without us as well.
+        let all = random_pages(8);
+        sys::advise_memory(all.start as usize, PAGE as usize, libc::MADV_SEQUENTIAL);
+        claim(all, 0, 3, 0, RANDOM | PARTLY_ADVISED).unwrap();
+        assert!(!moves(all) && !made_whole(all));
     }
 
     #[test]
