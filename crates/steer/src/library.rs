@@ -10,7 +10,8 @@
 //!
 //! A program that drops its rights and then runs another must still be able to load the library, or the loader would
 //! complain on the program's stderr; hence the preference for a folder that everybody can reach, and modes 0755 and
-//! 0644. A folder or a file that somebody else could have written is not used, nor one mounted noexec.
+//! 0644. A folder or a file that somebody else could have written is not used, nor one mounted noexec, nor one whose path the
+//! loader would take for several (it splits LD_PRELOAD at blanks and colons) or for another (`$LIB`).
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -87,11 +88,14 @@ fn candidates() -> Vec<PathBuf> {
 /// Makes the folder if need be, and makes sure that only we or root can put something into it and that what lies there
 /// may be executed.
 fn prepare(folder: &Path) -> io::Result<()> {
+    let not = |what| Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    if folder.as_os_str().as_bytes().iter().any(|byte| b" :$".contains(byte)) {
+        return not("a blank, a colon or a dollar in its path means another to the loader");
+    }
     if !folder.exists() {
         DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     }
     let about = fs::symlink_metadata(folder)?;
-    let not = |what| Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     if !about.is_dir() {
         return not("not a folder");
     }
@@ -220,6 +224,17 @@ mod tests {
         assert!(path.starts_with(&own));
         let error = install_in(&[open], b"content").unwrap_err().to_string();
         assert!(error.contains("others may write there") && error.contains("XDG_CACHE_HOME"), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_read_otherwise_is_passed_over() {
+        let scratch = Scratch::new("names");
+        let own = scratch.0.join("own");
+        for name in ["a b", "c:d", "e$LIB"] {
+            let odd = scratch.0.join(name).join("bowwave");
+            assert!(install_in(&[odd.clone(), own.clone()], b"content").unwrap().starts_with(&own));
+            assert!(!odd.exists() && install_in(&[odd], b"content").is_err());
+        }
     }
 
     #[test]
