@@ -11,8 +11,9 @@
 //! Nothing here waits: a thread that reads while another closes may see the description's next life and send a hint for
 //! the wrong file. The stamp in the entry keeps it from moving the wrong position afterwards.
 //!
-//! Sums: 65,536 descriptors x 8 B and 65,536 descriptions x 64 B are 4.5 MiB of zero pages, of which a program that has
-//! a hundred files open touches three. Larger descriptors are passed through.
+//! Sums: the 4,096 near descriptors x 8 B and as many descriptions x 64 B are 288 KiB of zero pages, of which a program that
+//! has a hundred files open touches three. Those up to 65,536 are far: 4.2 MiB that are mapped when the first of them is
+//! opened, since all of it counts as the program's (`ulimit -d`). Larger descriptors are passed through.
 
 use bowwave_wire::{Event, FileRef, FileSlot, FileTag, KERNEL_OFF, KERNEL_ON, Kind, ProcessId, Segment};
 use core::ffi::c_int;
@@ -22,10 +23,11 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 use crate::maps;
 use crate::sys;
 
-/// Descriptors that are followed.
+/// Descriptors that are followed, and open file descriptions: as many.
 const FDS_MAX: usize = 65_536;
-/// Open file descriptions: as many as descriptors.
-const ODS_MAX: usize = 65_536;
+/// Those that are near.
+const NEAR_MAX: usize = 4_096;
+const FAR_MAX: usize = FDS_MAX - NEAR_MAX;
 /// Places that a new description may try; in a process with fewer descriptors than that it always finds one.
 const OD_PROBES_MAX: usize = 64;
 /// Positions from here on mean: ask the kernel. A read's length added to it by another thread leaves it one.
@@ -42,8 +44,9 @@ const RESTORED_FDS_MAX: usize = 1024;
 /// Beside the real functions, since each hit needs both.
 #[unsafe(link_section = ".data.bowwave")]
 static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(ptr::null_mut());
-static FDS: [AtomicU64; FDS_MAX] = [const { AtomicU64::new(0) }; FDS_MAX];
-static ODS: [Description; ODS_MAX] = [const { Description::new() }; ODS_MAX];
+static FDS: [AtomicU64; NEAR_MAX] = [const { AtomicU64::new(0) }; NEAR_MAX];
+static ODS: [Description; NEAR_MAX] = [const { Description::new() }; NEAR_MAX];
+static FAR: AtomicPtr<Far> = AtomicPtr::new(ptr::null_mut());
 /// One more than the largest descriptor that ever had an entry, so that a program which closes 65,536 descriptors in a
 /// loop does not page in a table of zeros.
 static FDS_END: AtomicUsize = AtomicUsize::new(0);
@@ -109,6 +112,12 @@ pub(crate) struct Description {
     reader: AtomicU64,
     /// How far `reader` may go on unasked: the file's size when it was last looked at.
     size: AtomicU64,
+}
+
+/// Where the tables go on; of zeros it is one.
+struct Far {
+    fds: [AtomicU64; FAR_MAX],
+    ods: [Description; FAR_MAX],
 }
 
 /// A descriptor with its description.
@@ -189,12 +198,41 @@ pub(crate) fn standing(segment: &'static Segment, fd: c_int) -> Standing {
 /// The description of `fd`, if there is one yet.
 #[inline(always)]
 pub(crate) fn known(fd: c_int) -> Option<Known> {
-    let entry = FDS.get(fd as u32 as usize)?.load(Relaxed);
-    let od = ODS.get((entry as u32).wrapping_sub(1) as usize)?;
+    let entry = place(fd as u32 as usize)?.load(Relaxed);
+    let od = description(entry)?;
     Some(Known { fd, od, entry })
 }
 
-/// The description of `fd` if it lies in its first place, as all but duplicated ones do. Found from `fd` alone: what is
+#[inline(always)]
+fn place(index: usize) -> Option<&'static AtomicU64> {
+    FDS.get(index).or_else(|| far()?.fds.get(index - NEAR_MAX))
+}
+
+#[inline(always)]
+fn description(entry: u64) -> Option<&'static Description> {
+    let index = (entry as u32).wrapping_sub(1) as usize;
+    ODS.get(index).or_else(|| far()?.ods.get(index - NEAR_MAX))
+}
+
+#[cold]
+fn far() -> Option<&'static Far> {
+    // SAFETY: null, or a mapping that stays, of atomics.
+    unsafe { FAR.load(Relaxed).as_ref() }
+}
+
+/// The same, made if need be and if there is room.
+#[cold]
+fn far_made() -> Option<&'static Far> {
+    if far().is_none() {
+        let made: *mut Far = ptr::with_exposed_provenance_mut(sys::memory(size_of::<Far>())?);
+        if FAR.compare_exchange(ptr::null_mut(), made, Relaxed, Relaxed).is_err() {
+            sys::forget_memory(made.addr(), size_of::<Far>()); // another thread was first
+        }
+    }
+    far()
+}
+
+/// The description of `fd` if it is near and lies in its first place, as all but duplicated ones do. Found from `fd` alone: what is
 /// looked up there is not waited for, where [`known`] has to load the entry first.
 #[inline(always)]
 pub(crate) fn known_at_once(fd: c_int) -> Option<Known> {
@@ -362,7 +400,7 @@ pub(crate) fn sought(fd: c_int, at: i64) {
 /// Puts `entry` in the place of `fd` and lets go of what was there.
 fn attach(fd: c_int, entry: u64) {
     let index = fd as u32 as usize;
-    let Some(place) = FDS.get(index) else {
+    let Some(place) = place(index) else {
         release(entry);
         return;
     };
@@ -374,12 +412,12 @@ fn attach(fd: c_int, entry: u64) {
 
 /// Leaves the place of `fd` empty and lets go of what was there.
 fn detach(fd: c_int) -> Option<FileRef> {
-    release(FDS.get(fd as u32 as usize)?.swap(0, Relaxed))
+    release(place(fd as u32 as usize)?.swap(0, Relaxed))
 }
 
 /// One reference less; after the last one the file that the description was bound to.
 fn release(entry: u64) -> Option<FileRef> {
-    let od = ODS.get((entry as u32).wrapping_sub(1) as usize)?;
+    let od = description(entry)?;
     let file = FileRef { index: od.file.load(Relaxed), generation: od.generation.load(Relaxed) };
     let bound = od.state.load(Relaxed) == BOUND;
     (od.refs.fetch_sub(1, Relaxed) == 1 && bound).then_some(file)
@@ -387,9 +425,16 @@ fn release(entry: u64) -> Option<FileRef> {
 
 /// A fresh description, or `None` when its neighbourhood is full.
 fn claim(fd: c_int, position: u64, flags: u32) -> Option<u64> {
-    for probe in 0..OD_PROBES_MAX {
-        let index = (fd as u32 as usize).wrapping_add(probe * 1031) % ODS_MAX;
-        let od = ODS.get(index)?;
+    let fd = fd as u32 as usize;
+    let (near, far) = (fd < NEAR_MAX, if fd < NEAR_MAX { fd } else { fd - NEAR_MAX });
+    for probe in 0..2 * OD_PROBES_MAX {
+        let (index, od) = if probe >= OD_PROBES_MAX || !near {
+            let index = (far + probe * 1031) % FAR_MAX;
+            (index + NEAR_MAX, far_made()?.ods.get(index)?)
+        } else {
+            let index = (fd + probe * 1031) % NEAR_MAX;
+            (index, ODS.get(index)?)
+        };
         if od.refs.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
             continue;
         }
@@ -442,7 +487,7 @@ impl Known {
     /// Whether `fd` still is what it was when we looked.
     #[inline(always)]
     fn is_current(self) -> bool {
-        FDS.get(self.fd as u32 as usize).is_some_and(|place| place.load(Relaxed) == self.entry)
+        place(self.fd as u32 as usize).is_some_and(|place| place.load(Relaxed) == self.entry)
     }
 
     /// [`Known::reserve`], unless it is time to ask the kernel: `None`.

@@ -209,10 +209,16 @@ const PAGE: usize = 4096;
 /// Fresh memory for as long as the process lives; `None` where there is none.
 pub(crate) fn memory(len: usize) -> Option<usize> {
     let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
     // SAFETY: a mapping that nobody else knows.
     let at = unsafe { raw(libc::SYS_mmap, [0, len, access, flags, usize::MAX, 0]) };
     (!(-4095..0).contains(&at)).then_some(at as usize)
+}
+
+/// Gives back what [`memory`] gave and nobody knows.
+pub(crate) fn forget_memory(at: usize, len: usize) {
+    // SAFETY: the caller's.
+    unsafe { raw(libc::SYS_munmap, [at, len, 0, 0, 0, 0]) };
 }
 
 #[cfg(test)]

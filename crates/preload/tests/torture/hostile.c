@@ -422,6 +422,17 @@ int main(int argc, char **argv) {
         int high = fcntl(fd, F_DUPFD, 65535), higher = fcntl(fd, F_DUPFD, 150000);
         count(read(high, a, 100), a); count(read(higher, a, 100), a); count(pread(higher, a, 100, 70000), a);
         printf("%d %d %d\n", high, higher, close(higher) || close(high) || read(higher, a, 1) != -1);
+    } else if (!strcmp(what, "far")) {                   // descriptors that a program with few files never has
+        struct rlimit limit = {20000, 20000};
+        if (setrlimit(RLIMIT_NOFILE, &limit)) { printf("not permitted\n"); return 0; }
+        for (int i = 0; i < 5000; i++) dup(0);
+        for (int i = 0; i < 10; i++) {
+            int high = i % 2 ? open("data", O_RDONLY) : fcntl(fd, F_DUPFD, 10000 + i);
+            lseek(high, 100 * i, SEEK_SET);
+            count(read(high, a, 100), a); count(pread(high, a, 100, 70000 + i), a);
+            printf("E %d 100\nE %d 100\n", 100 * i, 70000 + i);
+            if (i % 3) close(high);
+        }
     } else if (!strcmp(what, "many")) {
         for (int i = 0; i < 40000; i++) count(pread(fd, a, 100, (i * 7919L) % 1000000), a);
     } else if (!strcmp(what, "dying")) {                 // the agent dies when it sees the file `now`

@@ -2,6 +2,7 @@
 //! agent, a broken segment. The one question each time: does the program behave as without us?
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -147,6 +148,36 @@ fn an_inherited_descriptor_goes_on_where_it_was() {
 #[test]
 fn descriptors_beyond_the_table_are_passed_through() {
     same(&["huge"]);
+}
+
+#[test]
+fn far_descriptors_are_followed_as_near_ones() {
+    Bench::new().tells("hostile.c", &["far"]);
+    same(&["far"]);
+}
+
+/// What we add to a program's data counts against its limit.
+#[test]
+fn a_program_with_two_megabytes_of_data() {
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let bench = Bench::new();
+    let limited = |mut command: Command| {
+        // SAFETY: a system call.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit { rlim_cur: 2 << 20, rlim_max: 2 << 20 };
+                libc::setrlimit(libc::RLIMIT_DATA, &raw const limit);
+                Ok(())
+            })
+        };
+        command.output().unwrap()
+    };
+    for args in [&["sum"][..], &["far"]] {
+        let plain = limited(bench.plain(&program, args));
+        assert!(plain.status.success());
+        assert_same(&plain, &limited(bench.steered(&program, args)), "2 MiB of data");
+    }
+    assert!(bench.agent.events().iter().any(|event| event.kind == Kind::Read));
 }
 
 #[test]
