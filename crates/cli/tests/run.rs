@@ -514,6 +514,33 @@ fn a_lock_that_we_inherit_lasts_as_long_as_the_program() {
     assert_eq!(run.wait().unwrap().code(), Some(5));
 }
 
+/// Whoever opens a leased file has its holder signalled, and who has it open keeps it from being leased: neither is to be us.
+#[test]
+fn a_program_that_leases_what_it_reads() {
+    let place = Place::new();
+    let script = "
+import fcntl, os, sys, time
+fd = os.open('data', os.O_RDONLY)
+def reads(): [(os.read(fd, 4096), time.sleep(0.001)) for _ in range(100)]
+if sys.argv[1] == 'late': reads()
+try: print(fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK))
+except OSError as error: print(error)
+reads()
+print(fcntl.fcntl(fd, fcntl.F_GETLEASE))";
+    for when in ["early", "late"] {
+        let command = ["python3", "-c", script, when];
+        let Ok(plain) = Command::new("python3").args(&command[1..]).current_dir(place.dir.path()).output()
+        else {
+            println!("skipped: no python3");
+            return;
+        };
+        chill(&place.path("data"));
+        let run = place.run(&["--quiet"], &command).output().unwrap();
+        let said = |output: &Output| (output.status, text(&output.stdout), text(&output.stderr));
+        assert_eq!(said(&run), said(&plain), "{when}");
+    }
+}
+
 #[test]
 fn ctrl_z_stops_both_and_both_go_on() {
     let place = Place::new();

@@ -95,11 +95,11 @@ hook! {
     };
     /// Another way to duplicate, and the way to become O_DIRECT.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = libc::SYS_fcntl, |call| {
-        after_fcntl(fd, command, call())
+        leasing(fd, command, argument, || after_fcntl(fd, command, call()))
     };
     /// Another way to duplicate, and the way to become O_DIRECT.
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int = libc::SYS_fcntl, |call| {
-        after_fcntl(fd, command, call())
+        leasing(fd, command, argument, || after_fcntl(fd, command, call()))
     };
     /// A probe of the end (SEEK_END) is a position like any other: only a read says where the program reads.
     fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t = libc::SYS_lseek, |call| {
@@ -127,6 +127,29 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
     state::duplicated(old, new);
     new
 }
+
+/// Nobody else may have open what a program leases for itself, and whoever opens it later breaks the lease, for which the program
+/// is signalled (SIGIO, which ends it). So the agent is to leave the file alone, and where it has it open, the call is made
+/// again until it has let go: it does with whatever was not read for a second. This is the one place where we wait.
+fn leasing(fd: c_int, command: c_int, argument: usize, call: impl Fn() -> c_int) -> c_int {
+    if command != libc::F_SETLEASE || argument as c_int != libc::F_WRLCK as c_int || !state::leased(fd) {
+        return call();
+    }
+    let mut result = call();
+    for _ in 0..LET_GO_LOOKS_MAX {
+        // SAFETY: libc gives each thread an errno of its own.
+        if result != -1 || unsafe { *libc::__errno_location() } != libc::EAGAIN {
+            break;
+        }
+        sys::pause(LET_GO_LOOK_NS);
+        result = call();
+    }
+    result
+}
+
+/// Longer than the agent keeps a file that nobody reads: 1.5 s in all.
+const LET_GO_LOOKS_MAX: u32 = 150;
+const LET_GO_LOOK_NS: u64 = 10_000_000;
 
 fn after_fcntl(fd: c_int, command: c_int, result: c_int) -> c_int {
     match command {

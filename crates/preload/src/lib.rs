@@ -11,7 +11,7 @@
 //!                       <────── libc's pread, timed                                   half a microsecond more
 //! ```
 //!
-//! It never allocates, locks, prints, waits or panics; it changes no result, no errno and no byte. Without a segment, or
+//! It never allocates, locks, prints, waits (but for a lease, see `hooks_fd`) or panics; it changes no result, no errno and no byte. Without a segment, or
 //! when told `BOWWAVE=off`, or when the agent is gone, it is not there but for one load and one branch a call.
 //!
 //! Reading order: `observe` (the path of a read), `state` (what is known of a descriptor), `maps` (of a mapping), the

@@ -18,7 +18,9 @@
 use bowwave_wire::{Event, FileRef, FileSlot, FileTag, KERNEL_OFF, KERNEL_ON, Kind, ProcessId, Segment};
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
 
 use crate::maps;
 use crate::sys;
@@ -377,6 +379,25 @@ pub(crate) fn changed(fd: c_int) {
         known.od.position.store(ASK, Relaxed);
         known.od.unbind();
     }
+}
+
+/// The program wants `fd`'s file for itself. Whether it may have to wait for the agent, who leaves the file alone from now on.
+#[cold]
+pub(crate) fn leased(fd: c_int) -> bool {
+    let Some(segment) = segment().filter(|_| !memory_is_lent()) else { return false };
+    let Some(stat) = sys::stat(fd).filter(|stat| stat.regular) else { return false };
+    if known(fd).is_none()
+        && let Some(entry) = claim(fd, ASK, SHARED | INHERITED)
+    {
+        attach(fd, entry);
+    }
+    if let Some(known) = known(fd) {
+        known.restore_kernel();
+        known.od.leave_alone();
+    }
+    let file = segment.bind(stat.dev, stat.ino, stat.size).and_then(|file| segment.file(file.index));
+    file.inspect(|file| file.ignored.store(1, SeqCst));
+    segment.agent_alive(sys::now_ns())
 }
 
 /// The position of `fd` has moved in a way that we did not see.

@@ -134,6 +134,13 @@ pub(crate) fn wake(word: *const u32) {
     unsafe { raw(libc::SYS_futex, [word as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0]) };
 }
 
+/// Lets so many ns pass, or fewer if a signal comes.
+pub(crate) fn pause(ns: u64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: ns as i64 };
+    // SAFETY: reads `time`.
+    unsafe { raw(libc::SYS_nanosleep, [(&raw const time).addr(), 0, 0, 0, 0, 0]) };
+}
+
 pub(crate) fn process_id() -> u32 {
     // SAFETY: no argument.
     unsafe { raw(libc::SYS_getpid, [0; 6]) as u32 }
