@@ -6,6 +6,8 @@
 //!   posix_spawn     the same inside glibc, where no hook is entered; positions become uncertain
 //!   seccomp         a filter may kill for futex or fadvise64: from now on not one system call of our own
 //!   chroot, setns   our library's path may be nowhere: exec'd children must not be told to load it
+//!   exec, spawn     is it still there? something may be mounted over its folder; asked by who is about to have a child, too,
+//!                   since a vfork child asks nothing
 //! ```
 //!
 //! Dormancy is for ever, for this process and its forks. What exec gives on is in the environment; our name is taken out
@@ -14,6 +16,7 @@
 
 use bowwave_wire::ENV_SEGMENT;
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::FILE;
 
 use crate::real;
@@ -33,7 +36,11 @@ unsafe extern "C" {
 /// Called once by the constructor.
 pub(crate) fn begin() {
     // SAFETY: both are functions that may be called at any fork; we are never unloaded.
-    unsafe { pthread_atfork(None, Some(parent_forked), Some(child_forked)) };
+    unsafe { pthread_atfork(Some(forking), Some(parent_forked), Some(child_forked)) };
+}
+
+unsafe extern "C" fn forking() {
+    leave_what_is_gone(core::ptr::null_mut());
 }
 
 unsafe extern "C" fn parent_forked() {
@@ -44,8 +51,14 @@ unsafe extern "C" fn child_forked() {
     state::forked_child();
 }
 
+/// Whether our name is to be kept out of what this process passes on, also of lists that it makes anew (bash), and we may still
+/// make system calls for that.
+static NAMELESS: AtomicBool = AtomicBool::new(false);
+
 fn go_dormant(detail: u32) {
+    NAMELESS.fetch_and(detail != state::SECCOMP, Relaxed);
     if state::segment().is_some() && !state::memory_is_lent() {
+        NAMELESS.fetch_or(detail != state::SECCOMP, Relaxed);
         state::go_dormant(detail);
         leave_no_name();
     }
@@ -54,9 +67,14 @@ fn go_dormant(detail: u32) {
 /// Every string of the environment. Not through `getenv`, which some programs (bash) replace with their own.
 fn variables() -> impl Iterator<Item = *mut u8> {
     // SAFETY: null, or an array that a null ends, as every exec makes it.
-    let mut next = unsafe { environ };
+    unsafe { variables_of(environ) }
+}
+
+/// Every string of a list: null, or an array that a null ends.
+unsafe fn variables_of(list: *mut *mut c_char) -> impl Iterator<Item = *mut u8> {
+    let mut next = list;
     core::iter::from_fn(move || {
-        // SAFETY: as above; we stop at its end.
+        // SAFETY: the caller's; we stop at its end.
         let variable = if next.is_null() { core::ptr::null_mut() } else { unsafe { next.read() } };
         if variable.is_null() {
             return None;
@@ -74,8 +92,19 @@ pub(crate) fn variable(name: &str) -> Option<&'static CStr> {
 
 /// Takes our library out of LD_PRELOAD and empties the segment's path, in what the next exec passes on.
 fn leave_no_name() {
-    for (index, text) in variables().enumerate() {
-        // SAFETY: C strings; what is written was found to be writable, or is a copy of our own.
+    // SAFETY: the list of every program; its name is libc's, and every program may set it.
+    unsafe {
+        if let Some(copy) = leave_no_name_in(environ) {
+            environ = copy;
+        }
+    }
+}
+
+/// The same in a list of variables that a null ends; returns the copy that was made of it where it cannot be written.
+unsafe fn leave_no_name_in(mut list: *mut *mut c_char) -> Option<*mut *mut c_char> {
+    let mut copy = None;
+    // SAFETY: the caller's list. What is written was found to be writable, or is a copy of our own.
+    for (index, text) in unsafe { variables_of(list) }.enumerate() {
         unsafe {
             if !names_us(text) {
                 continue;
@@ -83,12 +112,46 @@ fn leave_no_name() {
             let len = CStr::from_ptr(text.cast()).count_bytes() + 1;
             if sys::writable(text.addr(), len) {
                 forget_us(text);
-            } else if let Some(copy) = copied(text, len) {
-                forget_us(copy);
-                replace(index, copy.cast());
+                continue;
             }
+            if !sys::writable(list.wrapping_add(index).addr(), size_of::<*mut c_char>()) {
+                let len = (variables_of(list).count() + 1) * size_of::<*mut c_char>();
+                list = copied(list.cast(), len)?.cast();
+                copy = Some(list);
+            }
+            let text = copied(text, len)?;
+            forget_us(text);
+            list.add(index).write(text.cast());
         }
     }
+    copy
+}
+
+/// Before an exec, or before there is a child that may call it: where our library is gone, the next program is not told of it.
+fn leave_what_is_gone(passed_on: *mut *mut c_char) {
+    if state::memory_is_lent() {
+        return;
+    }
+    if state::segment().is_some() && !is_library_there() {
+        go_dormant(state::CHROOT);
+    }
+    if NAMELESS.load(Relaxed) {
+        // SAFETY: null, or a list that the program is about to pass on. Where that cannot be written our name stays in it.
+        _ = unsafe { leave_no_name_in(passed_on) };
+    }
+}
+
+/// Whether the file is there that LD_PRELOAD names last, which is where `bowwave run` puts ours, and where its path ends as the
+/// kernel wants it. If that is not ours, nobody asks.
+fn is_library_there() -> bool {
+    let Some(list) = variable("LD_PRELOAD").map(CStr::to_bytes) else { return true };
+    let name = list.rsplit(|byte| matches!(byte, b':' | b' ')).next().unwrap_or_default();
+    // SAFETY: a C string, up to whose end the name goes.
+    !is_ours(name)
+        || unsafe {
+            let words = [libc::AT_FDCWD as usize, name.as_ptr().addr(), libc::R_OK as usize, 0, 0, 0];
+            sys::raw(libc::SYS_faccessat, words) == 0
+        }
 }
 
 unsafe fn names_us(text: *mut u8) -> bool {
@@ -119,21 +182,6 @@ unsafe fn copied(from: *const u8, len: usize) -> Option<*mut u8> {
     // SAFETY: as many bytes are there, and room for them.
     unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
     Some(to)
-}
-
-/// Puts `text` in the place of the variable at `index`; in a copy of the list, where the list cannot be written.
-unsafe fn replace(index: usize, text: *mut c_char) {
-    // SAFETY: a list that a null ends, and longer than `index`; `environ` itself is libc's, and every program may set it.
-    unsafe {
-        let mut list = environ;
-        if !sys::writable(list.wrapping_add(index).addr(), size_of::<*mut c_char>()) {
-            let len = (variables().count() + 1) * size_of::<*mut c_char>();
-            let Some(copy) = copied(list.cast(), len) else { return };
-            list = copy.cast();
-            environ = list;
-        }
-        list.add(index).write(text);
-    }
 }
 
 /// What stands behind `name=` in `text`.
@@ -217,23 +265,27 @@ hook! {
     };
     /// A child inside glibc shares our descriptions.
     fn system(command: *const c_char) -> c_int, else -1, |call| {
+        leave_what_is_gone(core::ptr::null_mut());
         state::shared_by_fork();
         call()
     };
     /// A child inside glibc shares our descriptions.
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE, else core::ptr::null_mut(), |call| {
+        leave_what_is_gone(core::ptr::null_mut());
         state::shared_by_fork();
         call()
     };
     /// A child inside glibc shares our descriptions.
     fn posix_spawn(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int, else libc::ENOSYS, |call| {
+        leave_what_is_gone(environment.cast_mut());
         state::shared_by_fork();
         call()
     };
     /// A child inside glibc shares our descriptions.
     fn posix_spawnp(pid: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int, else libc::ENOSYS, |call| {
+        leave_what_is_gone(environment.cast_mut());
         state::shared_by_fork();
         call()
     };
@@ -251,6 +303,7 @@ struct Vfork {
 /// Notes that memory is lent, and says where to go on.
 extern "C" fn before_vfork(returns_to: usize) -> Vfork {
     let next = real::vfork::find().map_or(core::ptr::null(), |next| next as *const c_void);
+    leave_what_is_gone(core::ptr::null_mut());
     let comes_back = state::segment().is_some() && state::lending_memory(returns_to);
     Vfork { next, comes_back: usize::from(comes_back) }
 }
@@ -262,6 +315,12 @@ extern "C" fn after_vfork(got: c_int) -> usize {
 
 /// Notes what a direct system call does to our tables, and says where to go on.
 extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *const c_void {
+    match number {
+        // Strict mode, or a filter; a null filter is a probe of what the kernel can do.
+        libc::SYS_seccomp if a == 0 || (a == 1 && c != 0) => go_dormant(state::SECCOMP),
+        libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => go_dormant(state::SECCOMP),
+        _ => {}
+    }
     if state::segment().is_some() {
         let fd = a as c_int;
         match number {
@@ -273,9 +332,6 @@ extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *c
             libc::SYS_close_range if c as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 => {
                 state::closing_range(a as u32 as usize, b as u32 as usize);
             }
-            // Strict mode, or a filter; a null filter is a probe of what the kernel can do.
-            libc::SYS_seccomp if a == 0 || (a == 1 && c != 0) => go_dormant(state::SECCOMP),
-            libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => go_dormant(state::SECCOMP),
             libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_setns => go_dormant(state::CHROOT),
             _ => {}
         }
@@ -323,6 +379,30 @@ macro_rules! jump_through {
 }
 
 jump_through!(syscall, before_syscall);
+
+/// The functions that become another program: some take arguments without number, so each is jumped to.
+macro_rules! execs {
+    ($($name:ident, $before:ident, |$environment:ident| $passed_on:expr;)*) => {
+        $(
+            extern "C" fn $before(_: usize, _: usize, $environment: *mut *mut c_char) -> *const c_void {
+                leave_what_is_gone($passed_on);
+                real::$name::find().map_or(core::ptr::null(), |next| next as *const c_void)
+            }
+            jump_through!($name, $before);
+        )*
+    };
+}
+
+execs! {
+    execve, before_execve, |environment| environment;
+    execvpe, before_execvpe, |environment| environment;
+    fexecve, before_fexecve, |environment| environment;
+    execv, before_execv, |_environment| core::ptr::null_mut();
+    execvp, before_execvp, |_environment| core::ptr::null_mut();
+    execl, before_execl, |_environment| core::ptr::null_mut();
+    execlp, before_execlp, |_environment| core::ptr::null_mut();
+    execle, before_execle, |_environment| core::ptr::null_mut();
+}
 
 // A vfork child returns through the caller's frame while its parent waits to do the same, and by then whatever lay below that frame
 // is overwritten: where both return to is kept beside the stack, and the next `vfork` is called with the stack as our caller had it.

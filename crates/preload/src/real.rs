@@ -152,6 +152,14 @@ next! {
     popen(*const c_char, *const c_char) -> Stream;
     posix_spawn(*mut c_int, *const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char) -> c_int;
     posix_spawnp(*mut c_int, *const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char) -> c_int;
+    execve(*const c_char) -> c_int;
+    execvpe(*const c_char) -> c_int;
+    fexecve(c_int) -> c_int;
+    execv(*const c_char) -> c_int;
+    execvp(*const c_char) -> c_int;
+    execl(*const c_char) -> c_int;
+    execlp(*const c_char) -> c_int;
+    execle(*const c_char) -> c_int;
     syscall(c_long) -> c_long;
     vfork() -> c_int;
     gnu_get_libc_version() -> *const c_char;

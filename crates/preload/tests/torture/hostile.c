@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,6 +270,27 @@ static void sandboxed_child(const char *how) {
 
 static void strict_child(int _) { strict(); }
 
+// ---- when our library is gone --------------------------------------------------------------------------------------------
+
+static void without_library(const char *how) {
+    extern char **environ;
+    char *again[] = {"again", "sum", NULL}, *copies[1000] = {NULL}, *self = "/proc/self/exe";
+    int status = 0;
+    pid_t child = 0;
+    for (int i = 0; environ[i]; i++) copies[i] = strdup(environ[i]);
+    unlink("libbowwave-moved.so");
+    if (!strcmp(how, "execve")) execve(self, again, copies);
+    else if (!strcmp(how, "execl")) execl(self, "again", "sum", NULL);
+    else if (!strcmp(how, "execvp")) execvp(self, again);
+    else if (!strcmp(how, "vfork")) { child = vfork(); if (!child) { execv(self, again); _exit(9); } }
+    else if (!strcmp(how, "fork")) { child = fork(); if (!child) { execv(self, again); _exit(9); } }
+    else if (!strcmp(how, "fork with copies")) { child = fork(); if (!child) { execve(self, again, copies); _exit(9); } }
+    else if (!strcmp(how, "spawn")) posix_spawn(&child, self, NULL, NULL, again, copies);
+    else status = system("exit 3");
+    if (child) waitpid(child, &status, 0);
+    printf("%x\n", status);
+}
+
 // ---- in step with the test ---------------------------------------------------------------------------------------------
 
 static void tell_and_wait(const char *line) {
@@ -433,6 +455,8 @@ int main(int argc, char **argv) {
             printf("E %d 100\nE %d 100\n", 100 * i, 70000 + i);
             if (i % 3) close(high);
         }
+    } else if (!strcmp(what, "without_library")) {
+        without_library(argv[2]);
     } else if (!strcmp(what, "many")) {
         for (int i = 0; i < 40000; i++) count(pread(fd, a, 100, (i * 7919L) % 1000000), a);
     } else if (!strcmp(what, "dying")) {                 // the agent dies when it sees the file `now`

@@ -126,6 +126,20 @@ fn a_program_in_another_root_runs_the_next_one_without_us() {
     assert_eq!(plain.status, steered.status);
 }
 
+/// Something may be mounted over the folder of our library, whose loader would complain for the program.
+#[test]
+fn a_library_that_is_gone_is_not_passed_on() {
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    for how in ["execve", "execl", "execvp", "vfork", "fork", "fork with copies", "spawn", "system"] {
+        let bench = Bench::new();
+        let moved = bench.dir.path().join("libbowwave-moved.so");
+        fs::copy(library(), &moved).unwrap();
+        let args = ["without_library", how];
+        let steered = bench.steered(&program, &args).env("LD_PRELOAD", moved).output().unwrap();
+        assert_same(&bench.plain(&program, &args).output().unwrap(), &steered, how);
+    }
+}
+
 /// Copies what `program` is linked with into `root`. Says so and answers no without `ldd`.
 fn copy_libraries(program: &Path, root: &Path) -> bool {
     let Some(ldd) = tool("ldd") else { return false };
