@@ -120,7 +120,10 @@ fn an_agent_that_is_held_up_is_left_behind() {
     let (hung, report) = channel();
     agent.report = report;
     assert!(agent.stop().is_none());
-    assert!(!segment.path().exists() && segment.agent_state.load(Ordering::SeqCst) == AGENT_GONE);
+    assert!(
+        !segment.path().is_some_and(std::path::Path::exists)
+            && segment.agent_state.load(Ordering::SeqCst) == AGENT_GONE
+    );
     drop(hung);
 }
 
