@@ -120,14 +120,9 @@ impl Files {
         number == serial || (meta.version.is_some() && meta == file.meta())
     }
 
-    /// Whether an inode is of a version that has another length than `len`.
-    pub(crate) fn kernel_has_another(&self, ino: u64, len: u64) -> bool {
-        self.lock().kernel.get(&ino).is_some_and(|(meta, _)| meta.len != len)
-    }
-
-    /// Whether an inode is of a version.
-    pub(crate) fn kernel_has_any(&self, ino: u64) -> bool {
-        self.lock().kernel.contains_key(&ino)
+    /// How long the version is that an inode is of, if it is of one.
+    pub(crate) fn kernel_len(&self, ino: u64) -> Option<u64> {
+        self.lock().kernel.get(&ino).map(|(meta, _)| meta.len)
     }
 
     /// The kernel knows an inode no more, and has no page of it.
@@ -212,8 +207,8 @@ mod tests {
         std::fs::write(dir.path().join("a"), b"abcd").unwrap();
         let changed = files.open(&path, &names).unwrap();
         assert_eq!((opened.0.len(), changed.0.len()), (3, 4));
-        assert!(files.kernel_has_another(7, 4) && !files.kernel_has_another(7, 3), "it keeps its length");
-        assert!(files.kernel_has_any(7) && !files.kernel_has_another(9, 4), "no version, no length");
+        assert_eq!(files.kernel_len(7), Some(3), "it keeps its length");
+        assert_eq!(files.kernel_len(9), None, "no version, no length");
         assert!(
             !files.kernel_has(7, &changed) && files.kernel_has(8, &changed) && files.kernel_has(7, &opened)
         );

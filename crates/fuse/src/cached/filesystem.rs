@@ -255,29 +255,27 @@ impl Inner {
     /// Counts a lookup of `path`, which leads to `attr` now, and says its inode: another than before where that is of another length.
     fn found(&self, path: TreePath, attr: &Attr) -> u64 {
         let ino = self.names.number_of_path(&path);
-        if self.kernel_cache && self.files.kernel_has_another(ino, attr.len) {
+        if self.is_another(ino, Some(attr)) {
             self.names.renew(ino, &path);
         }
         self.names.found(path, attr)
     }
 
-    /// The source says what the name of an inode leads to. Returns what the inode is: that, or what it was, if it is of another length.
-    fn learn(&self, ino: u64, path: &TreePath, attr: &Attr) -> Option<Attr> {
-        if self.kernel_cache && self.files.kernel_has_another(ino, attr.len) {
+    /// The source says what the name of an inode leads to, if to anything. Returns what the inode is: that, or for those who have it open what it
+    /// was.
+    fn learn(&self, ino: u64, path: &TreePath, now: Option<&Attr>) -> Option<Attr> {
+        if self.is_another(ino, now) {
             self.names.renew(ino, path);
         } else {
-            self.names.learn(ino, attr);
+            self.names.learn(ino, now?);
         }
         self.names.last_known(ino)
     }
 
-    /// The name of an inode leads to nothing any more. Returns what the inode is for those who have it open: what it was.
-    fn is_no_more(&self, ino: u64, path: &TreePath) -> Option<Attr> {
-        if !self.kernel_cache || !self.files.kernel_has_any(ino) {
-            return None;
-        }
-        self.names.renew(ino, path);
-        self.names.last_known(ino)
+    /// Whether the kernel has an inode of a version that is not what its name leads to: of another length, or gone.
+    fn is_another(&self, ino: u64, now: Option<&Attr>) -> bool {
+        let len = self.files.kernel_len(ino).filter(|_| self.kernel_cache);
+        len.is_some_and(|len| now.is_none_or(|attr| attr.len != len))
     }
 
     /// A read is over.
@@ -380,8 +378,8 @@ impl Filesystem for Mounted {
         self.0.aside(move |inner| {
             let asked = inner.names.ask(&path);
             let known = match &asked {
-                Ok(attr) => inner.learn(ino.0, &path, attr),
-                Err(Error::NotFound { .. }) => inner.is_no_more(ino.0, &path),
+                Ok(attr) => inner.learn(ino.0, &path, Some(attr)),
+                Err(Error::NotFound { .. }) => inner.learn(ino.0, &path, None),
                 Err(_) => None,
             };
             match (known, asked) {
