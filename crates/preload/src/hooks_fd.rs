@@ -8,6 +8,7 @@ use bowwave_wire::Kind;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::{off_t, size_t, ssize_t};
 
+use crate::process;
 use crate::real::{self, or_raw};
 use crate::state::{self, Standing};
 use crate::sys;
@@ -80,19 +81,9 @@ hook! {
     /// Two names, one position.
     fn dup(fd: c_int) -> c_int = libc::SYS_dup, |call| duplicated(fd, call());
     /// `new` is closed by it.
-    fn dup2(fd: c_int, new: c_int) -> c_int = real::LOOK_UP, |call| {
-        let file = if fd != new { state::closing(new) } else { None };
-        let result = duplicated(fd, call());
-        state::closed(new, file);
-        result
-    };
+    fn dup2(fd: c_int, new: c_int) -> c_int = real::LOOK_UP, |call| replacing(fd, new, call);
     /// `new` is closed by it.
-    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int = real::LOOK_UP, |call| {
-        let file = if fd != new { state::closing(new) } else { None };
-        let result = duplicated(fd, call());
-        state::closed(new, file);
-        result
-    };
+    fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int = real::LOOK_UP, |call| replacing(fd, new, call);
     /// Another way to duplicate, and the way to become O_DIRECT.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int = libc::SYS_fcntl, |call| {
         leasing(fd, command, argument, || after_fcntl(fd, command, call()))
@@ -121,6 +112,14 @@ hook! {
         }
         result
     };
+}
+
+/// Makes `new` a name of what `fd` names, by `call`, which closes what it was.
+fn replacing(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let file = if fd != new { state::closing(new) } else { None };
+    let result = duplicated(fd, call());
+    state::closed(new, file);
+    result
 }
 
 fn duplicated(old: c_int, new: c_int) -> c_int {
@@ -199,7 +198,7 @@ unsafe extern "C" fn posix_fadvise64(fd: c_int, offset: off_t, len: off_t, advic
 /// Tells of the program's advice, which is obeyed: the kernel has it already, and what it says of the whole description
 /// ends our say in the kernel's heuristics.
 fn advised(fd: c_int, offset: off_t, len: off_t, advice: c_int) {
-    let Some(segment) = state::segment().filter(|_| !state::memory_is_lent()) else { return };
+    let Some(segment) = process::segment().filter(|_| !process::memory_is_lent()) else { return };
     let now = sys::now_ns();
     if !segment.agent_alive(now) {
         return;

@@ -8,14 +8,14 @@ use libc::{off_t, size_t};
 
 use crate::hooks_fd::hook;
 use crate::maps::{self, Range};
+use crate::process;
 use crate::real::{self, or_raw};
-use crate::state;
 use crate::sys;
 
 fn note(at: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t) {
     // Anonymous memory where nothing can have been is no business of ours: the way of every large malloc.
     let nothing = flags & libc::MAP_ANONYMOUS != 0 && flags & libc::MAP_FIXED == 0;
-    if at != libc::MAP_FAILED && !nothing && state::segment().is_some() {
+    if at != libc::MAP_FAILED && !nothing && process::segment().is_some() {
         maps::mapped(Range::new(at.addr(), len), prot, flags, fd, offset.cast_unsigned());
     }
 }
@@ -61,7 +61,7 @@ map_hook! {
 hook! {
     /// Forgotten first: afterwards the addresses may be another thread's.
     fn munmap(address: *mut c_void, len: size_t) -> c_int = libc::SYS_munmap, |call| {
-        if state::segment().is_some() {
+        if process::segment().is_some() {
             maps::unmapped(Range::new(address.addr(), len));
         }
         call()
@@ -69,11 +69,11 @@ hook! {
     /// Advice of the program's own: the kernel's way with the range, from now on.
     fn madvise(address: *mut c_void, len: size_t, advice: c_int) -> c_int = libc::SYS_madvise, |call| {
         let populates = matches!(advice, libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE);
-        if populates && state::segment().is_some() {
+        if populates && process::segment().is_some() {
             maps::populating(Range::new(address.addr(), len));
         }
         let result = call();
-        if result == 0 && state::segment().is_some() {
+        if result == 0 && process::segment().is_some() {
             maps::advised(Range::new(address.addr(), len), advice);
         }
         result
@@ -81,28 +81,28 @@ hook! {
     /// The same; returns the error number.
     fn posix_madvise(address: *mut c_void, len: size_t, advice: c_int) -> c_int = real::LOOK_UP, |call| {
         let result = call();
-        if result == 0 && state::segment().is_some() {
+        if result == 0 && process::segment().is_some() {
             maps::advised(Range::new(address.addr(), len), advice);
         }
         result
     };
     /// Touches all of it.
     fn mlock(address: *const c_void, len: size_t) -> c_int = libc::SYS_mlock, |call| {
-        if state::segment().is_some() {
+        if process::segment().is_some() {
             maps::populating(Range::new(address.addr(), len));
         }
         call()
     };
     /// Touches all of it, or what is touched later.
     fn mlock2(address: *const c_void, len: size_t, flags: c_uint) -> c_int = real::LOOK_UP, |call| {
-        if state::segment().is_some() {
+        if process::segment().is_some() {
             maps::populating(Range::new(address.addr(), len));
         }
         call()
     };
     /// Touches all that there is.
     fn mlockall(flags: c_int) -> c_int = libc::SYS_mlockall, |call| {
-        if state::segment().is_some() {
+        if process::segment().is_some() {
             maps::populating_all();
         }
         call()
@@ -131,10 +131,10 @@ unsafe extern "C" fn mremap(
     let mut at = call();
     // SAFETY: libc gives each thread an errno of its own.
     let in_pieces = at == libc::MAP_FAILED && unsafe { *libc::__errno_location() } == libc::EFAULT;
-    if in_pieces && state::segment().is_some() && maps::made_whole(Range::new(old.addr(), old_len)) {
+    if in_pieces && process::segment().is_some() && maps::made_whole(Range::new(old.addr(), old_len)) {
         at = call();
     }
-    if at != libc::MAP_FAILED && state::segment().is_some() {
+    if at != libc::MAP_FAILED && process::segment().is_some() {
         maps::moved(Range::new(old.addr(), old_len), Range::new(at.addr(), len));
     }
     at

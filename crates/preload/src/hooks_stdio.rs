@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{FILE, off_t, size_t, ssize_t};
 
 use crate::observe::{is_watched, observe_refill};
+use crate::process;
 use crate::real;
 use crate::state;
 use crate::sys;
@@ -107,7 +108,7 @@ impl Stream {
     /// A stream that reads from a descriptor.
     #[inline(always)]
     fn of(fp: *mut FILE) -> Option<Self> {
-        if fp.is_null() || state::segment().is_none() || !IS_GLIBC.load(Relaxed) {
+        if fp.is_null() || process::segment().is_none() || !IS_GLIBC.load(Relaxed) {
             return None;
         }
         // SAFETY: the program hands this stream to glibc, which reads the same words; a racing writer changes pointers,
@@ -245,7 +246,7 @@ fn reading_to<R>(
     bytes: impl Fn(&R) -> isize,
 ) -> R {
     let before = unread(fp);
-    if limit <= before || state::segment().is_none() {
+    if limit <= before || process::segment().is_none() {
         return call();
     }
     if before >= LINE_BYTES {
@@ -405,7 +406,7 @@ impl Stream {
 
 /// The descriptor of a stream; -1 for none.
 fn fileno(fp: *mut FILE) -> c_int {
-    if fp.is_null() || state::segment().is_none() || !IS_GLIBC.load(Relaxed) {
+    if fp.is_null() || process::segment().is_none() || !IS_GLIBC.load(Relaxed) {
         return -1;
     }
     // SAFETY: as in `Stream::of`.

@@ -14,8 +14,8 @@
 //! It never allocates, locks, prints, waits (but for a lease, see `hooks_fd`) or panics; it changes no result, no errno and no byte. Without a segment, or
 //! when told `BOWWAVE=off`, or when the agent is gone, it is not there but for one load and one branch a call.
 //!
-//! Reading order: `observe` (the path of a read), `state` (what is known of a descriptor), `maps` (of a mapping), the
-//! hooks (`hooks_read`, `hooks_fd`, `hooks_map`, `hooks_stdio`, `hooks_process`), `real` (what lies behind them), `sys` (our own system calls). The other
+//! Reading order: `observe` (the path of a read), `state` (what is known of a descriptor), `maps` (of a mapping), `process` (what this one is), the
+//! hooks (`hooks_read`, `hooks_fd`, `hooks_map`, `hooks_stdio`, `hooks_process`), `environment` (what exec gives on), `real` (what lies behind them), `sys` (our own system calls). The other
 //! side's view of it all is `bowwave-wire`.
 
 // A test does not observe itself: there, nobody enters the hooks.
@@ -23,6 +23,7 @@
 // Without std where it can be (release): std would bring libgcc_s along, and every exec of a run would load it.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 
+mod environment;
 mod hooks_fd;
 mod hooks_map;
 mod hooks_process;
@@ -30,6 +31,7 @@ mod hooks_read;
 mod hooks_stdio;
 mod maps;
 mod observe;
+mod process;
 mod real;
 mod state;
 mod sys;
@@ -78,21 +80,21 @@ extern "C" fn constructor() {
     hooks_stdio::begin();
     let Some(segment) = map_segment() else { return };
     hooks_process::begin();
-    state::begin(segment);
-    state::tell(state::STARTS);
+    process::begin(segment);
+    process::tell(process::STARTS);
 }
 
 /// After `main`.
 extern "C" fn destructor() {
-    state::end();
+    process::end();
 }
 
 /// Opens, checks, maps and closes what the environment names. Anything odd means that we stay out of the way, silently.
 fn map_segment() -> Option<*mut Segment> {
-    if hooks_process::variable(ENV_SWITCH).is_some_and(|value| value.to_bytes() == b"off") {
+    if environment::variable(ENV_SWITCH).is_some_and(|value| value.to_bytes() == b"off") {
         return None;
     }
-    let path = hooks_process::variable(ENV_SEGMENT).filter(|path| !path.is_empty())?;
+    let path = environment::variable(ENV_SEGMENT).filter(|path| !path.is_empty())?;
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: `path` is a C string.
     let fd = unsafe {

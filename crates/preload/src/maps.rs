@@ -19,6 +19,7 @@ use bowwave_wire::{Event, Kind, MAPS_STEERED, MAPS_UNSEEN, Segment};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use crate::process;
 use crate::state::{self, Standing};
 use crate::sys;
 
@@ -108,19 +109,7 @@ impl Mapping {
     fn event(&self, kind: Kind, detail: u32, range: Range, at_ns: u64) -> Event {
         let offset = self.offset.load(Relaxed) + range.start.saturating_sub(self.address.load(Relaxed));
         let (file, generation) = (self.file.load(Relaxed), self.generation.load(Relaxed));
-        Event {
-            kind,
-            detail,
-            pid: state::process(),
-            tid: state::thread(),
-            fd: -1,
-            file,
-            generation,
-            offset,
-            len: range.len(),
-            at_ns,
-            waited_ns: 0,
-        }
+        Event { file, generation, offset, len: range.len(), ..process::event(kind, detail, at_ns) }
     }
 }
 
@@ -138,8 +127,8 @@ fn overlapping(range: Range) -> impl Iterator<Item = (&'static Mapping, Range)> 
 
 /// The segment, if there is somebody to tell. Puts everything back to normal if there was and is no more.
 fn listener() -> Option<(&'static Segment, u64)> {
-    let segment = state::segment()?;
-    if state::memory_is_lent() {
+    let segment = process::segment()?;
+    if process::memory_is_lent() {
         return None;
     }
     let now = sys::now_ns();
@@ -194,7 +183,7 @@ pub(crate) fn mapped(range: Range, prot: c_int, flags: c_int, fd: c_int, offset:
     let event = Event { fd, ..map.event(Kind::Map, 0, range, now) };
     // The agent opens the file through our descriptor, which may be closed at once: it must hear of it soon.
     if segment.push(&event.at_address(range.start)) {
-        state::ring(segment);
+        process::ring(segment);
     }
 }
 
@@ -256,7 +245,7 @@ fn forget(segment: &Segment, range: Range, now: u64) {
 /// back a part, it is made whole; says whether to try again.
 #[cold]
 pub(crate) fn made_whole(range: Range) -> bool {
-    if state::memory_is_lent() {
+    if process::memory_is_lent() {
         return false;
     }
     let cut = |map: &Mapping| map.flags.load(Relaxed) & (RANDOM | ADVISED | PARTLY_ADVISED) == RANDOM;

@@ -24,6 +24,7 @@ use bowwave_wire::{Kind, Segment, Standing as Pages};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::process;
 use crate::state::{self, Bound, Standing};
 use crate::sys;
 
@@ -51,27 +52,27 @@ pub(crate) enum Place {
 /// observes, or it is a plain hit.
 #[inline(always)]
 pub(crate) fn passes_at(fd: c_int, offset: i64, len: usize) -> bool {
-    let Some(segment) = state::segment() else { return true };
+    let Some(segment) = process::segment() else { return true };
     state::known_at_once(fd).is_some_and(|known| known.is_hit(segment, offset as u64, len))
 }
 
 /// The same of a read at the position, which it takes; and what is left alone passes too.
 #[inline(always)]
 pub(crate) fn passes_here(fd: c_int, len: usize) -> bool {
-    let Some(segment) = state::segment() else { return true };
+    let Some(segment) = process::segment() else { return true };
     state::known_at_once(fd).is_some_and(|known| known.takes_hit(segment, len) || known.is_left_alone())
 }
 
 /// Whether nobody observes, so that a read of any kind passes.
 #[inline(always)]
 pub(crate) fn passes_unseen() -> bool {
-    state::segment().is_none()
+    process::segment().is_none()
 }
 
 /// The segment, if this is somebody whose reads are told: a vfork child is none.
 #[inline]
 fn listening() -> Option<&'static Segment> {
-    state::segment().filter(|_| !state::memory_is_lent())
+    process::segment().filter(|_| !process::memory_is_lent())
 }
 
 /// Performs `call`, a read of `len` bytes of `fd` that returns how many it got, and tells the agent what it needs.
@@ -241,7 +242,7 @@ fn told(
         Pages::Loud => {
             bound.steer_kernel();
             if segment.push(&bound.event(Kind::Read, 0, offset, inside, started)) {
-                state::ring(segment);
+                process::ring(segment);
             }
             started = sys::now_ns();
             (Kind::Done, LOUD_NS)
@@ -256,7 +257,7 @@ fn told(
     let ended = sys::now_ns();
     let waited = ended.saturating_sub(started);
     // The program may have gone dormant while it read: another thread, or a signal's handler.
-    if waited > slow_ns * (1 + inside / COPY_BYTES) && state::segment().is_some() {
+    if waited > slow_ns * (1 + inside / COPY_BYTES) && process::segment().is_some() {
         let mut event = bound.event(kind, 0, offset, returned.max(0) as u64, ended);
         event.waited_ns = u32::try_from(waited).unwrap_or(u32::MAX);
         segment.push(&event);

@@ -15,14 +15,12 @@
 //! has a hundred files open touches three. Those up to 65,536 are far: 4.2 MiB that are mapped when the first of them is
 //! opened, since all of it counts as the program's (`ulimit -d`). Larger descriptors are passed through.
 
-use bowwave_wire::{Event, FileRef, FileSlot, FileTag, KERNEL_OFF, KERNEL_ON, Kind, ProcessId, Segment};
+use bowwave_wire::{Event, FileRef, FileSlot, FileTag, KERNEL_OFF, KERNEL_ON, Kind, Segment};
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
-};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
-use crate::maps;
+use crate::process::{self, memory_is_lent, segment};
 use crate::sys;
 
 /// Descriptors that are followed, and open file descriptions: as many.
@@ -43,9 +41,6 @@ const RESYNC_HITS: u32 = 4 * RESYNC_READS;
 /// Descriptors that dormancy and exit walk through: 20 us at most.
 const RESTORED_FDS_MAX: usize = 1024;
 
-/// Beside the real functions, since each hit needs both.
-#[unsafe(link_section = ".data.bowwave")]
-static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(ptr::null_mut());
 static FDS: [AtomicU64; NEAR_MAX] = [const { AtomicU64::new(0) }; NEAR_MAX];
 static ODS: [Description; NEAR_MAX] = [const { Description::new() }; NEAR_MAX];
 static FAR: AtomicPtr<Far> = AtomicPtr::new(ptr::null_mut());
@@ -54,27 +49,6 @@ static FAR: AtomicPtr<Far> = AtomicPtr::new(ptr::null_mut());
 static FDS_END: AtomicUsize = AtomicUsize::new(0);
 /// Counts the forks that made this process's descriptions shared.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-static PID: AtomicU32 = AtomicU32::new(0);
-/// The place of our PID namespace in the segment.
-static NAMESPACE: AtomicU32 = AtomicU32::new(0);
-/// Threads whose vfork child runs in this process's memory until it calls exec or ends. It has the thread's own data, so it has the
-/// thread's word; and the thread itself waits meanwhile.
-static LENDERS: [Lender; LENDERS_MAX] =
-    [const { Lender { thread: AtomicU64::new(0), returns_to: AtomicUsize::new(0) } }; LENDERS_MAX];
-/// How many of them there are.
-static LENT: AtomicU32 = AtomicU32::new(0);
-/// One found no place, and nobody hears of its end: from then on the kernel is asked who we are.
-static LENT_UNNOTED: AtomicBool = AtomicBool::new(false);
-/// Threads that wait for a vfork child at once, and are noted.
-const LENDERS_MAX: usize = 16;
-
-/// A thread that waits for its vfork child; free while `thread` is 0.
-struct Lender {
-    thread: AtomicU64,
-    /// Where its `vfork` returns to: what lies on the stack the child has overwritten by then.
-    returns_to: AtomicUsize,
-}
-
 /// In place of a slot's index: not bound.
 const NO_FILE: u32 = u32::MAX;
 /// Not bound to a file yet.
@@ -146,39 +120,6 @@ pub(crate) enum Standing {
     Unmet,
 }
 
-/// The segment, while we observe. Null is passive: no agent, switched off, or dormant.
-#[inline(always)]
-pub(crate) fn segment() -> Option<&'static Segment> {
-    // SAFETY: null, or a mapping of the whole segment that is never unmapped; it consists of atomics.
-    unsafe { SEGMENT.load(Relaxed).as_ref() }
-}
-
-/// This process, as it sees itself in its namespace.
-pub(crate) fn process() -> u32 {
-    ProcessId::new(NAMESPACE.load(Relaxed), PID.load(Relaxed)).0
-}
-
-/// This thread, likewise.
-pub(crate) fn thread() -> u32 {
-    ProcessId::new(NAMESPACE.load(Relaxed), sys::thread_id()).0
-}
-
-/// Begins to observe.
-pub(crate) fn begin(segment: *mut Segment) {
-    PID.store(sys::process_id(), Relaxed);
-    // SAFETY: a mapping of the whole segment that is never unmapped; it consists of atomics.
-    look_at_namespace(unsafe { &*segment });
-    SEGMENT.store(segment, Relaxed);
-}
-
-/// Where nothing can be seen of it, it is taken for the agent's.
-fn look_at_namespace(segment: &Segment) {
-    let place = sys::pid_namespace().map_or(0, |inode| segment.place_of_namespace(inode));
-    NAMESPACE.store(place, Relaxed);
-}
-
-// ---- descriptors -----------------------------------------------------------------------------------------------------
-
 /// How `fd` stands, without a system call.
 #[inline(always)]
 pub(crate) fn standing(segment: &'static Segment, fd: c_int) -> Standing {
@@ -203,6 +144,14 @@ pub(crate) fn known(fd: c_int) -> Option<Known> {
     let entry = place(fd as u32 as usize)?.load(Relaxed);
     let od = description(entry)?;
     Some(Known { fd, od, entry })
+}
+
+/// The same; of a descriptor that was not seen being opened, a new one of which nothing is known.
+fn known_or_new(fd: c_int) -> Option<Known> {
+    known(fd).or_else(|| {
+        attach(fd, claim(fd, ASK, SHARED | INHERITED)?);
+        known(fd)
+    })
 }
 
 #[inline(always)]
@@ -250,13 +199,7 @@ pub(crate) fn meet(segment: &'static Segment, fd: c_int, now_ns: u64) -> Option<
     if memory_is_lent() {
         return None;
     }
-    let known = match known(fd) {
-        Some(known) => known,
-        None => {
-            attach(fd, claim(fd, ASK, SHARED | INHERITED)?);
-            known(fd)?
-        }
-    };
+    let known = known_or_new(fd)?;
     let od = known.od;
     if od.state.load(Relaxed) == BOUND {
         // The agent recycled the file's slot. While it was ignored nobody followed the position.
@@ -324,28 +267,11 @@ pub(crate) fn closed(fd: c_int, file: Option<FileRef>) {
     if !segment.agent_alive(now) {
         return;
     }
-    let event = Event {
-        kind: Kind::Closed,
-        detail: 0,
-        pid: process(),
-        tid: thread(),
-        fd,
-        file: file.index,
-        generation: file.generation,
-        offset: 0,
-        len: 0,
-        at_ns: now,
-        waited_ns: 0,
-    };
-    if segment.push(&event) {
-        ring(segment);
+    let of =
+        Event { fd, file: file.index, generation: file.generation, ..process::event(Kind::Closed, 0, now) };
+    if segment.push(&of) {
+        process::ring(segment);
     }
-}
-
-/// Wakes the agent.
-pub(crate) fn ring(segment: &Segment) {
-    segment.bell.fetch_add(1, Relaxed);
-    sys::wake(segment.bell.as_ptr());
 }
 
 /// All of `[first, last]` are about to be closed.
@@ -363,11 +289,7 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
     if segment().is_none() || new < 0 || old == new || memory_is_lent() {
         return;
     }
-    if known(old).is_none() {
-        let Some(entry) = claim(old, ASK, SHARED | INHERITED) else { return attach(new, 0) };
-        attach(old, entry);
-    }
-    attach(new, known(old).and_then(Known::another).unwrap_or(0));
+    attach(new, known_or_new(old).and_then(Known::another).unwrap_or(0));
 }
 
 /// `fd` may have changed its nature (F_SETFL): meet it again.
@@ -386,12 +308,7 @@ pub(crate) fn changed(fd: c_int) {
 pub(crate) fn leased(fd: c_int) -> bool {
     let Some(segment) = segment().filter(|_| !memory_is_lent()) else { return false };
     let Some(stat) = sys::stat(fd).filter(|stat| stat.regular) else { return false };
-    if known(fd).is_none()
-        && let Some(entry) = claim(fd, ASK, SHARED | INHERITED)
-    {
-        attach(fd, entry);
-    }
-    if let Some(known) = known(fd) {
+    if let Some(known) = known_or_new(fd) {
         known.restore_kernel();
         known.od.leave_alone();
     }
@@ -642,19 +559,8 @@ impl Bound {
 
     /// An event about this file.
     pub(crate) fn event(&self, kind: Kind, detail: u32, offset: u64, len: u64, at_ns: u64) -> Event {
-        Event {
-            kind,
-            detail,
-            pid: process(),
-            tid: thread(),
-            fd: self.known.fd,
-            file: self.slot.index,
-            generation: self.slot.generation,
-            offset,
-            len,
-            at_ns,
-            waited_ns: 0,
-        }
+        let (fd, FileRef { index: file, generation }) = (self.known.fd, self.slot);
+        Event { fd, file, generation, offset, len, ..process::event(kind, detail, at_ns) }
     }
 }
 
@@ -689,139 +595,28 @@ impl Description {
     }
 }
 
-// ---- the process -------------------------------------------------------------------------------------------------------
-
-/// Process events: how it began, multiplied or ended.
-pub(crate) const STARTS: u32 = 0;
-pub(crate) const FORKED: u32 = 1;
-pub(crate) const SECCOMP: u32 = 2;
-pub(crate) const CHROOT: u32 = 3;
-pub(crate) const ENDS: u32 = 4;
-
-/// Tells of the process itself. Not urgent: nobody is woken.
-pub(crate) fn tell(detail: u32) {
-    tell_of(detail, 0);
-}
-
-fn tell_of(detail: u32, parent: u32) {
-    let Some(segment) = segment() else { return };
-    let now = sys::now_ns();
-    if segment.agent_alive(now) {
-        let (pid, tid) = (process(), thread());
-        let (file, generation) = (u32::MAX, 0);
-        let event = Event {
-            kind: Kind::Process,
-            detail,
-            pid,
-            tid,
-            fd: -1,
-            file,
-            generation,
-            offset: u64::from(parent),
-            len: 0,
-            at_ns: now,
-            waited_ns: 0,
-        };
-        segment.push(&event);
-    }
-}
-
 /// From now on every description that exists may be moved by somebody else.
 pub(crate) fn shared_by_fork() {
     FORKS.fetch_add(1, Relaxed);
 }
 
-/// We are the child of a fork.
-pub(crate) fn forked_child() {
-    shared_by_fork();
-    if let Some(segment) = segment() {
-        let parent = process();
-        PID.store(sys::process_id(), Relaxed);
-        // The first of its namespace: whoever forked it had unshared.
-        if sys::process_id() == 1 {
-            look_at_namespace(segment);
-        }
-        LENDERS.iter().for_each(|lender| lender.thread.store(0, Relaxed));
-        LENT.store(0, Relaxed);
-        LENT_UNNOTED.store(false, Relaxed);
-        tell_of(FORKED, parent);
-    }
+/// Gives the descriptions back to the kernel's heuristics that outlive this process.
+pub(crate) fn restore_inherited() {
+    restore_where(|known| known.od.flags.load(Relaxed) & INHERITED != 0);
 }
 
-/// From now on a child may run in this process's memory until it calls exec, and close or replace *its* descriptors. Says
-/// whether that is noted: then [`lent_memory`] is to be called in the child and in the parent, before they return to there.
-pub(crate) fn lending_memory(returns_to: usize) -> bool {
-    shared_by_fork();
-    let me = sys::this_thread();
-    if is_lender(me) {
-        return false; // a child of the child: all is as it is
-    }
-    LENT.fetch_add(1, Relaxed);
-    for lender in &LENDERS {
-        if lender.thread.compare_exchange(0, me, Relaxed, Relaxed).is_ok() {
-            lender.returns_to.store(returns_to, Relaxed);
-            return true;
-        }
-    }
-    LENT_UNNOTED.store(true, Relaxed);
-    false
-}
-
-/// Where this thread's vfork returns to. In the parent, the memory is its own again.
-pub(crate) fn lent_memory(in_parent: bool) -> usize {
-    let me = sys::this_thread();
-    let Some(lender) = LENDERS.iter().find(|lender| lender.thread.load(Relaxed) == me) else { return 0 };
-    let returns_to = lender.returns_to.load(Relaxed);
-    if in_parent {
-        lender.thread.store(0, Relaxed);
-        LENT.fetch_sub(1, Relaxed);
-    }
-    returns_to
-}
-
-/// Whether this code runs in a child that borrowed its parent's memory: it must not write in the parent's tables. Nor does it
-/// make a system call of ours: it may have a filter that kills for them, of which it can leave no note in memory that is not its.
-#[inline(always)]
-pub(crate) fn memory_is_lent() -> bool {
-    LENT.load(Relaxed) != 0 && runs_in_lent_memory()
-}
-
-#[cold]
-#[inline(never)]
-fn runs_in_lent_memory() -> bool {
-    is_lender(sys::this_thread())
-        || LENT_UNNOTED.load(Relaxed) && segment().is_some() && sys::process_id() != PID.load(Relaxed)
-}
-
-fn is_lender(thread: u64) -> bool {
-    LENDERS.iter().any(|lender| lender.thread.load(Relaxed) == thread)
-}
-
-/// Never makes a system call of its own again, in this process and its forks.
-pub(crate) fn go_dormant(detail: u32) {
-    if segment().is_none() || memory_is_lent() {
-        return;
-    }
+/// Gives all of them back.
+pub(crate) fn restore_all() {
     restore_where(|_| true);
-    maps::restore_all();
-    tell(detail);
-    SEGMENT.store(ptr::null_mut(), Relaxed);
 }
 
-/// The process ends: descriptions that outlive it get the kernel's heuristics back.
-pub(crate) fn end() {
-    if segment().is_some() && !memory_is_lent() {
-        restore_where(|known| known.od.flags.load(Relaxed) & INHERITED != 0);
-        tell(ENDS);
-        // What it still has open the agent lets go of now.
-        let has = |fd: usize| known(fd as c_int).is_some_and(|known| known.od.state.load(Relaxed) == BOUND);
-        if let Some(segment) = segment().filter(|_| (0..looked_through()).any(has) || maps::any()) {
-            ring(segment);
-        }
-    }
+/// Whether any is bound to a file.
+pub(crate) fn any_bound() -> bool {
+    (0..looked_through())
+        .any(|fd| known(fd as c_int).is_some_and(|known| known.od.state.load(Relaxed) == BOUND))
 }
 
-/// Descriptors that are walked through at such an occasion.
+/// Descriptors that are walked through when all are.
 fn looked_through() -> usize {
     FDS_END.load(Relaxed).min(RESTORED_FDS_MAX)
 }
