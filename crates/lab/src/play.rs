@@ -307,13 +307,8 @@ impl World<'_> {
         let (first, last) = (pages.start.0 / LEAF_PAGES, (pages.end().0 - 1) / LEAF_PAGES);
         let mut found: Vec<Extent> = Vec::new();
         self.take_quiet(file, Extent::new(first * LEAF_PAGES, (last - first + 1) * LEAF_PAGES), &mut found);
-        let mut take = |leaf: u64| {
-            let before = found.len();
-            self.take_quiet(file, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES), &mut found);
-            found.len() > before
-        };
-        while_read((0..first).rev(), LEAVES_UNREAD, &mut take);
-        while_read(last + 1..u64::MAX, LEAVES_UNREAD, &mut take);
+        self.take_while_read(file, (0..first).rev(), &mut found);
+        self.take_while_read(file, last + 1..u64::MAX, &mut found);
         found.sort_unstable_by_key(|run| run.start);
         let since = found.partition_point(|run| run.start < pages.start);
         let used = |&pages: &Extent| Input::Used { file: FileId(u64::from(file)), pages };
@@ -331,14 +326,19 @@ impl World<'_> {
             return;
         };
         let mut found = Vec::new();
-        while_read(leaves, LEAVES_UNREAD, |leaf| {
-            let before = found.len();
-            self.take_quiet(file.0 as u32, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES), &mut found);
-            found.len() > before
-        });
+        self.take_while_read(file.0 as u32, leaves, &mut found);
         for pages in found {
             self.agent(Input::Used { file, pages });
         }
+    }
+
+    /// Takes what was read quietly in `leaves`, as far as anything was.
+    fn take_while_read(&mut self, file: u32, leaves: impl Iterator<Item = u64>, found: &mut Vec<Extent>) {
+        while_read(leaves, LEAVES_UNREAD, |leaf| {
+            let before = found.len();
+            self.take_quiet(file, Extent::new(leaf * LEAF_PAGES, LEAF_PAGES), found);
+            found.len() > before
+        });
     }
 
     fn take_quiet(&mut self, file: u32, within: Extent, found: &mut Vec<Extent>) {

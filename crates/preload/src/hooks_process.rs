@@ -13,6 +13,7 @@
 //! Dormancy is for ever, for this process and its forks. What exec gives on is in the environment, out of which our name is taken
 //! (environment.rs).
 
+use bowwave_wire::{CHROOT, SECCOMP};
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::FILE;
@@ -54,7 +55,7 @@ unsafe extern "C" fn child_forked() {
 static NAMELESS: AtomicBool = AtomicBool::new(false);
 
 fn go_dormant(detail: u32) {
-    let quiet = detail == process::SECCOMP;
+    let quiet = detail == SECCOMP;
     if quiet {
         NAMELESS.store(false, Relaxed);
     }
@@ -73,7 +74,7 @@ fn leave_what_is_gone(passed_on: *mut *mut c_char) {
         return;
     }
     if process::segment().is_some() && !environment::is_library_there() {
-        go_dormant(process::CHROOT);
+        go_dormant(CHROOT);
     }
     if NAMELESS.load(Relaxed) {
         // SAFETY: null, or a list that the program is about to pass on. Where that cannot be written our name stays in it.
@@ -101,7 +102,7 @@ hook! {
     fn chroot(path: *const c_char) -> c_int, else -1, |call| {
         let result = call();
         if result == 0 {
-            go_dormant(process::CHROOT);
+            go_dormant(CHROOT);
         }
         result
     };
@@ -109,14 +110,14 @@ hook! {
     fn setns(fd: c_int, kind: c_int) -> c_int, else -1, |call| {
         let result = call();
         if result == 0 && (kind == 0 || kind & libc::CLONE_NEWNS != 0) {
-            go_dormant(process::CHROOT);
+            go_dormant(CHROOT);
         }
         result
     };
     /// Before it, while our last system calls are still allowed.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, else -1, |call| {
         if option == libc::PR_SET_SECCOMP {
-            go_dormant(process::SECCOMP);
+            go_dormant(SECCOMP);
         }
         call()
     };
@@ -174,8 +175,8 @@ extern "C" fn after_vfork(got: c_int) -> usize {
 extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *const c_void {
     match number {
         // Strict mode, or a filter; a null filter is a probe of what the kernel can do.
-        libc::SYS_seccomp if a == 0 || (a == 1 && c != 0) => go_dormant(process::SECCOMP),
-        libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => go_dormant(process::SECCOMP),
+        libc::SYS_seccomp if a == 0 || (a == 1 && c != 0) => go_dormant(SECCOMP),
+        libc::SYS_prctl if a == libc::PR_SET_SECCOMP as usize => go_dormant(SECCOMP),
         _ => {}
     }
     if process::segment().is_some() {
@@ -189,7 +190,7 @@ extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *c
             libc::SYS_close_range if c as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 => {
                 state::closing_range(a as u32 as usize, b as u32 as usize);
             }
-            libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_setns => go_dormant(process::CHROOT),
+            libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_setns => go_dormant(CHROOT),
             _ => {}
         }
     }

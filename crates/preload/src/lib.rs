@@ -36,7 +36,7 @@ mod real;
 mod state;
 mod sys;
 
-use bowwave_wire::{ENV_SEGMENT, ENV_SWITCH, Segment};
+use bowwave_wire::{ENV_SEGMENT, ENV_SWITCH, STARTS, Segment};
 use core::ptr;
 
 /// Nothing here panics; the language wants the function all the same.
@@ -81,7 +81,7 @@ extern "C" fn constructor() {
     let Some(segment) = map_segment() else { return };
     hooks_process::begin();
     process::begin(segment);
-    process::tell(process::STARTS);
+    process::tell(STARTS);
 }
 
 /// After `main`.

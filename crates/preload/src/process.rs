@@ -6,20 +6,13 @@
 //!               │ vfork     the thread waits (LENDERS), its child runs here: it writes no table and makes no call of ours
 //! ```
 
-use bowwave_wire::{Event, Kind, ProcessId, Segment};
+use bowwave_wire::{ENDS, Event, FORKED, Kind, ProcessId, Segment};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::maps;
 use crate::state;
 use crate::sys;
-
-/// Process events: how it began, multiplied or ended.
-pub(crate) const STARTS: u32 = 0;
-pub(crate) const FORKED: u32 = 1;
-pub(crate) const SECCOMP: u32 = 2;
-pub(crate) const CHROOT: u32 = 3;
-pub(crate) const ENDS: u32 = 4;
 
 /// Beside the real functions, since each hit needs both.
 #[unsafe(link_section = ".data.bowwave")]

@@ -29,7 +29,7 @@ mod ring;
 pub use files::{FILE_PROBES_MAX, FILES_MAX, FileRef, FileSlot, KERNEL_AS_IS, KERNEL_OFF, KERNEL_ON};
 pub use leaves::{FileTag, Harvest, LEAVES_MAX, LeafSlot, Standing};
 pub use namespaces::{NAMESPACES_MAX, ProcessId};
-pub use ring::{EVENTS_MAX, Event, Kind};
+pub use ring::{CHROOT, ENDS, EVENTS_MAX, Event, FORKED, Kind, SECCOMP, STARTS};
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use ring::EventSlot;

@@ -13,6 +13,17 @@ pub const EVENTS_MAX: usize = 16_384;
 /// Times that a pusher tries to claim a place: as often as a thousand others can be quicker.
 const CLAIMS_MAX: usize = 1024;
 
+/// What a process tells of itself, the `detail` of [`Kind::Process`]: it starts,
+pub const STARTS: u32 = 0;
+/// is the child of a fork,
+pub const FORKED: u32 = 1;
+/// goes dormant, since a filter may kill it for our system calls,
+pub const SECCOMP: u32 = 2;
+/// or since our library is not where it was,
+pub const CHROOT: u32 = 3;
+/// and ends.
+pub const ENDS: u32 = 4;
+
 /// What an event tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -27,8 +38,8 @@ pub enum Kind {
     Seen = 4,
     /// A page believed settled was slow after all: `waited_ns`.
     Surprise = 5,
-    /// A process of the run starts (`detail` 0), forks (1; `offset` is its parent), goes dormant (2: seccomp, 3: chroot)
-    /// or ends (4).
+    /// A process of the run starts ([`STARTS`]), forks ([`FORKED`]; `offset` is its parent), goes dormant ([`SECCOMP`], [`CHROOT`])
+    /// or ends ([`ENDS`]).
     Process = 6,
     /// Bytes `[offset, offset + len)` of the file are mapped at [`Event::address`] now.
     Map = 7,

@@ -9,15 +9,11 @@ use std::sync::atomic::Ordering;
 use bowwave_core::{
     Advice, Bytes, Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex, PageTable, Wave,
 };
-use bowwave_wire::{Event, KERNEL_OFF, KERNEL_ON, Kind, ProcessId};
+use bowwave_wire::{ENDS, Event, FORKED, KERNEL_OFF, KERNEL_ON, Kind, ProcessId, STARTS};
 
 use super::{HIT_NS, Held, State, THREADS_MAX, Told, raise_descriptor_limit};
 use crate::files::{Descriptor, NO_FD, Origin, Refusal, bits_in, runs};
 
-/// What a process tells of itself: see [`Kind::Process`].
-const STARTS: u32 = 0;
-const FORKED: u32 = 1;
-const ENDS: u32 = 4;
 /// An event this old, and older than two latencies, comes too late.
 const BEHIND_NS: u64 = 10_000_000;
 /// So long we must have kept up before the kernel's heuristics are switched off again.

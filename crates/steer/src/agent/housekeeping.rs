@@ -137,13 +137,8 @@ impl State {
         for leaf in first..=last.min(first + LEAVES_BEHIND) {
             found.extend(self.harvest_leaf(slot, leaf));
         }
-        let mut harvest = |leaf| {
-            let before = found.len();
-            found.extend(self.harvest_leaf(slot, leaf));
-            found.len() > before
-        };
-        while_read((first.saturating_sub(LEAVES_BEHIND)..first).rev(), LEAVES_UNREAD, &mut harvest);
-        while_read(last + 1..=last + LEAVES_BEHIND, LEAVES_UNREAD, &mut harvest);
+        self.harvest_while_read(slot, (0..first).rev(), &mut found);
+        self.harvest_while_read(slot, last + 1.., &mut found);
         found.sort_unstable_by_key(|harvest| harvest.leaf);
         let sides =
             [Extent::between(PageIndex(0), pages.start), Extent::between(pages.end(), PageIndex(u64::MAX))];
@@ -159,12 +154,17 @@ impl State {
         let left = was.and_then(|was| left_off(was, here, LEAVES_UNREAD));
         let mut found = Vec::new();
         let Some((file, leaves)) = left else { return found };
+        self.harvest_while_read(file.0 as u32, leaves, &mut found);
+        found
+    }
+
+    /// Adds what was read quietly in `leaves`, as far as pages were read lately.
+    fn harvest_while_read(&self, slot: u32, leaves: impl Iterator<Item = u64>, found: &mut Vec<Harvest>) {
         while_read(leaves.take(LEAVES_BEHIND as usize), LEAVES_UNREAD, |leaf| {
             let before = found.len();
-            found.extend(self.harvest_leaf(file.0 as u32, leaf));
+            found.extend(self.harvest_leaf(slot, leaf));
             found.len() > before
         });
-        found
     }
 
     /// Takes what was read quietly in a leaf, as those inside and the observer outside saw it.

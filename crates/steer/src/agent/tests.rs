@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use bowwave_core::{FileId, Input};
-use bowwave_wire::{Event, Harvest, KERNEL_ON, Kind};
+use bowwave_wire::{ENDS, Event, Harvest, KERNEL_ON, Kind};
 
 /// The program's side: what the shim does, in a few lines.
 struct Program<'a> {
@@ -251,6 +251,6 @@ fn what_was_closed_is_let_go_of_at_once_and_what_another_has_open_is_not() {
     // Who ends says so while he still has it open.
     let again = Program::open(&segment, File::open(tmp.path().join("file")).unwrap());
     assert!(holds_it(&mut state));
-    segment.push(&Event { detail: 4, file: u32::MAX, fd: -1, ..again.event(Kind::Process) });
+    segment.push(&Event { detail: ENDS, file: u32::MAX, fd: -1, ..again.event(Kind::Process) });
     assert!(!holds_it(&mut state));
 }
