@@ -9,6 +9,7 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
+use crate::wave::devices::glides::is_way;
 use crate::wave::memory::shares::{AHEAD_MIN, first_window};
 use crate::wave::requests::queue::Queue;
 use crate::wave::streams::locate::Place;
@@ -359,9 +360,10 @@ impl Wave {
         if latest.late || late {
             self.counters.pages_late += pages.count.0;
         }
+        let carrying = self.queues.get(&device).map_or(0, |q| q.device.carrying_ns(pages.count.bytes().0));
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.pace.served(now);
-        if s.reads > 1 && 4 * took.0 >= 3 * latency.0 {
+        if s.reads > 1 && is_way(took, carrying, latency.0) {
             s.returns.is_disturbed();
         }
         match s.course {
@@ -450,13 +452,14 @@ impl Wave {
         let n = pages.count.0;
         let cap = self.share();
         let wait = self.wait_pages(f);
+        let enough = self.streams.get(sid).and_then(|s| self.enough_between_runs(f, s)).unwrap_or(u64::MAX);
         // Where looks are believed (R9) nothing is fetched in vain to find longer runs: the look will tell.
         let longest = if f.runs.believe_looks() { f.runs.telling().longest().saturating_sub(n) } else { cap };
         let own = f.runs.telling().promise(n, PageCount(cap.min(longest)), wait);
         let others = own.is_none() && f.runs.believe_others();
         let known = if others { self.ended.by(Way::Up).promise(n, PageCount(cap), wait) } else { own };
         let (ahead, why, pattern) = match known {
-            Some(w) if w.0 > 0 => (w.0, Why("R9 runs here went on"), Pattern::Initial),
+            Some(w) if w.0 > 0 => (w.0.min(enough), Why("R9 runs here went on"), Pattern::Initial),
             _ if f.said.in_order() || pages.start.0 == 0 && known.is_none() => {
                 (first_window(n), Why("R1 start"), Pattern::Initial)
             }

@@ -330,7 +330,7 @@ impl Device {
     }
 
     /// What one connection takes to carry so many bytes.
-    fn carrying_ns(&self, bytes: u64) -> u64 {
+    pub(in crate::wave) fn carrying_ns(&self, bytes: u64) -> u64 {
         (u128::from(bytes) * 1_000_000_000 / u128::from(self.connection_rate())) as u64
     }
 
@@ -440,6 +440,9 @@ impl Device {
         }
         let carrying_ns = self.carrying_ns(bytes.0);
         self.read_on(bytes, took, sent.alone && !sent.jump);
+        if follows && self.weighed_head() {
+            self.glides.took(self.jumps.since_last(now), carrying_ns, self.alone_ns, false);
+        }
         let (jump, jumping, last) = (sent.jump && !follows, sent.jumping, self.in_flight == 0);
         let arrival = Arrival { took_ns: took.0, carrying_ns, jump, jumping, last };
         self.jumps.arrived(now, arrival, self.latency().map_or(0, |l| l.0));

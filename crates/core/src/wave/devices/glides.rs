@@ -12,6 +12,9 @@
 //! the next, behind that                         2.6 ms    two: known until one takes 6 ms
 //! hdd, four of them behind one another          5.2 ms    no word
 //! hdd, 128 KiB elsewhere                        9.3 ms    half of the glides, if it was to read on; no word of a jump
+//! hdd, 1 MiB behind a read                     10.7 ms    no word: carrying it takes all of that
+//! hdd, weighed, 128 KiB that continue those     1.3 ms    one glide, however long they stood in line: they came so long after those
+//!   that came before them
 //! hdd, 16 KiB that were there                   0.02 ms   no word: carrying them takes 0.16
 //! s3, 128 KiB                                   31 ms     lone reads take 30: never a glide
 //! nfs, 128 KiB                                  1.5 ms    lone reads take 1: never
@@ -33,6 +36,11 @@ pub(in crate::wave) fn is_glide(took: Nanos, lone_ns: u64) -> bool {
     2 * took.0 <= lone_ns
 }
 
+/// Whether a read took as long as if something had to go somewhere for it: three quarters of what lone ones take, beside what carrying it takes.
+pub(in crate::wave) fn is_way(took: Nanos, carrying_ns: u64, lone_ns: u64) -> bool {
+    4 * took.0.saturating_sub(carrying_ns) >= 3 * lone_ns
+}
+
 /// What came of reading on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::wave) struct Glides(u32);
@@ -43,7 +51,7 @@ impl Glides {
     pub(in crate::wave) fn took(&mut self, took: Nanos, carrying_ns: u64, lone_ns: u64, on: bool) {
         if is_glide(took, lone_ns) && 2 * took.0 >= carrying_ns {
             self.0 = (self.0 + 1).min(GLIDES_MAX);
-        } else if on && 4 * took.0 >= 3 * lone_ns {
+        } else if on && is_way(took, carrying_ns, lone_ns) {
             self.0 /= 2;
         }
     }
@@ -78,6 +86,7 @@ mod tests {
         assert_eq!(and((5_200, 1_300, false)), (2, true));
         assert_eq!(and((9_300, 1_300, false)), (2, true), "a jump");
         assert_eq!(and((9_300, 1_300, true)), (1, false), "he has read on, and waited");
+        assert_eq!(and((10_700, 10_500, true)), (2, true), "1 MiB: all of that is carrying");
         assert_eq!(and((20, 160, false)), (2, true), "it was there");
         assert_eq!(glides(30_000, &[(31_000, 1_300, true); 9]), (0, false), "s3");
         assert_eq!(glides(1_000, &[(1_500, 500, false); 9]), (0, false), "nfs");

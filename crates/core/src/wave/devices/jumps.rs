@@ -117,6 +117,11 @@ impl Jumps {
         self.since = now;
     }
 
+    /// Time since the latest arrival.
+    pub(in crate::wave) fn since_last(&self, now: Nanos) -> Nanos {
+        now.since(self.since)
+    }
+
     /// A request has arrived at a device of that latency.
     pub(in crate::wave) fn arrived(&mut self, now: Nanos, a: Arrival, latency_ns: u64) {
         let gap_ns = now.since(core::mem::replace(&mut self.since, now)).0;

@@ -248,6 +248,13 @@ impl Queue {
         }
     }
 
+    /// What a stream wants of these pages is not wanted any more.
+    pub(in crate::wave) fn let_go(&mut self, stream: StreamId, file: FileId, pages: Extent) {
+        for line in [&mut self.urgent, &mut self.ahead] {
+            while line.take_of(stream, file, pages).is_some() {}
+        }
+    }
+
     /// A stream is read; returns its turn among the streams of the device: the same as for its last read if none was read meanwhile.
     pub(in crate::wave) fn turn_of(&mut self, stream: StreamId) -> u64 {
         self.turns += u64::from(self.reading.replace(stream) != Some(stream));

@@ -7,6 +7,7 @@
 //!                                three were left    each counts as ended when its reader leaves the next   (R9)
 //!                                one in four was     they still do
 //!                                taken up again
+//!                                                and what was not sent for it when he leaves it is not wanted
 //! run left at page 256; its reader comes back        to 256, and takes it up
 //!                                                    to 400, or to 200              it is another: none comes back here (R9)
 //! by turns: two of five were taken up again          none does before the sweep finds it
@@ -106,6 +107,7 @@ impl Wave {
             return;
         }
         let came_at = core::mem::replace(&mut latest.came_at, pages.start);
+        let was_in = latest.stream;
         let Some(f) = self.files.get_mut(&id) else { return };
         if let Some(sid) = latest.stream
             && let Some((before, came_at)) = f.runs.is_left(sid, came_at)
@@ -122,6 +124,23 @@ impl Wave {
             s.left = false;
             f.runs.taken_up();
         }
+        if let Some(sid) = was_in
+            && f.goes_from_run_to_run()
+            && f.has_one_reader()
+        {
+            self.let_go(sid);
+        }
+    }
+
+    /// R9: what was not sent for a run whose reader left it, and will not be back, is not wanted any more. O(parts of its window).
+    fn let_go(&mut self, sid: StreamId) {
+        let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Forward) else { return };
+        let Some(f) = self.files.get(&s.file) else { return };
+        let ahead = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
+        if let Some(queue) = self.queues.get_mut(&f.device) {
+            queue.let_go(sid, s.file, ahead);
+        }
+        s.frontier = f.table.holes(ahead).next().map_or(s.frontier, |hole| hole.start.0);
     }
 
     /// R9: a run of so many pages ended. It says how far others go, there and elsewhere.
@@ -271,7 +290,9 @@ fn fetched_up_to(f: &File, s: &Stream) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::Why;
     use crate::units::{Bytes, Nanos};
+    use crate::wave::requests::queue::{Turn, Wanted};
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::windows::runs::Runs;
     use crate::wave::{Action, Config, Input};
@@ -319,6 +340,27 @@ mod tests {
         assert_eq!(belongs(none, 400, 1), Some(0), "another may have read those");
         assert_eq!(belongs(Extent::new(350, 50), 400, 0), Some(350), "he came from there without a word");
         assert_eq!(belongs(Extent::new(200, 200), 400, 0), Some(200), "and from within it");
+    }
+
+    /// A run at page 256, of whose window of 144 pages 32 were sent: its reader keeps those where he comes back to none, and all of it where he may.
+    #[test]
+    fn what_was_not_sent_for_a_run_is_taken_back_when_its_reader_leaves() {
+        let kept = |comes_back: bool| {
+            let (mut wave, sid) = fetched_ahead(Extent::new(256, 0), 256);
+            if !comes_back {
+                wave.files.get_mut(&FileId(0)).unwrap().runs = Runs::left_for_good();
+            }
+            wave.remember(0, FileId(0), Extent::new(255, 1), Some(sid));
+            let (pages, why) = (Extent::new(256, 144), Why("R2 next"));
+            wave.want(Wanted { file: FileId(0), pages, turn: Turn::Ahead, why, stream: Some(sid) });
+            wave.streams.get_mut(sid).unwrap().frontier = 400;
+            assert!(matches!(wave.poll(Nanos(0)), Some(Action::Fetch { .. })));
+            read(&mut wave, 9000);
+            let sent = core::iter::from_fn(|| wave.poll(Nanos(2))).count();
+            (wave.streams.get(sid).map(|s| s.frontier), sent > 1)
+        };
+        assert_eq!(kept(false), (Some(288), false));
+        assert_eq!(kept(true), (Some(400), true));
     }
 
     #[test]

@@ -172,6 +172,9 @@ impl Wave {
         if let Some(end) = said.filter(|end| end - s.next < target) {
             (target, why) = (end - s.next, Why("R15 the program said how far"));
         }
+        if let Some(most) = self.enough_between_runs(f, s).filter(|&most| most < target) {
+            (target, why) = (most, Why("R9 from run to run, and alone"));
+        }
         let proved = self.proved(f, s);
         if proved < target {
             (target, why) = (proved, Why("R12 much is lost unread"));
