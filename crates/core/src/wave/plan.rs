@@ -396,6 +396,7 @@ impl Wave {
                 let seed = |s: &Stream| s.course == Course::Seed;
                 if !glided && latest.stream.and_then(|sid| self.streams.get(sid)).is_some_and(seed) {
                     queue.device.timed_alone(took);
+                    queue.device.read_beside(now, pages.count.bytes(), took);
                 }
             }
         }

@@ -488,6 +488,14 @@ impl Device {
         }
     }
 
+    /// A read away from every stream took so long, where nobody else waited.
+    pub(crate) fn read_beside(&mut self, now: Nanos, bytes: Bytes, took: Nanos) {
+        if let Some(latency) = self.latency() {
+            let alone_ns = latency.0 + self.carrying_ns(bytes.0);
+            self.jumps.read_beside(now, took, alone_ns);
+        }
+    }
+
     /// Whether who reads on has not to wait, and the device is not known to work at several requests at once.
     pub(crate) fn glides(&self) -> bool {
         self.glides.known() && !self.overlaps()

@@ -30,6 +30,7 @@
 //! Four jumps make the first figure, eight one of those that follow, and each weighs as much as all before it.
 
 use crate::units::Nanos;
+use crate::wave::devices::behind::Behind;
 
 /// Requests that have jumped of which it can be told whether they overlap: a head serves four one by one, and what serves two of them at
 /// once is taken to serve more.
@@ -57,6 +58,8 @@ pub(in crate::wave) struct Jumps {
     /// and how many that had jumped were under way when those were sent, summed.
     flying: u64,
     leg: Option<Leg>,
+    /// Readers who found one of ours on the way.
+    behind: Behind,
     /// Carrying behind the latest jump that still tells of it.
     behind_ns: u64,
 }
@@ -98,6 +101,7 @@ impl Default for Jumps {
             jumps: 0,
             flying: 0,
             leg: None,
+            behind: Behind::default(),
             behind_ns: 0,
         }
     }
@@ -164,6 +168,15 @@ impl Jumps {
         }
         if self.jumps >= if self.weighed { JUMPS } else { JUMPS_FIRST } {
             self.reckon(latency_ns);
+        }
+    }
+
+    /// A lone read that takes `alone_ns` where nothing is under way took so long: what of ours arrived meanwhile says whether it stood behind that.
+    /// Until jumps of ours tell more.
+    pub(in crate::wave) fn read_beside(&mut self, now: Nanos, took: Nanos, alone_ns: u64) {
+        let since = self.since_last(now);
+        if !self.weighed && self.behind.read(took.0.saturating_sub(since.0), since.0, alone_ns) {
+            (self.overlap_256, self.weighed) = (256, true);
         }
     }
 

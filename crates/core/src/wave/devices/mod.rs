@@ -1,5 +1,6 @@
 //! What can the device do? Latency, rate, how many requests it serves at once, whether it has a head: all of it by timing.
 
+pub(in crate::wave) mod behind;
 pub(in crate::wave) mod crawls;
 pub(in crate::wave) mod device;
 pub(in crate::wave) mod glides;
