@@ -516,7 +516,7 @@ impl Device {
     }
 
     /// Whether jumps of several requests were seen to take their time.
-    fn weighed_head(&self) -> bool {
+    pub(in crate::wave) fn weighed_head(&self) -> bool {
         self.weighed() && self.trip_pages() > 0
     }
 

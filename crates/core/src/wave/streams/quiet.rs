@@ -45,6 +45,11 @@ impl Told {
         self.all
     }
 
+    /// Reads that were told so far.
+    pub(in crate::wave) fn reads(&self) -> u64 {
+        self.reads
+    }
+
     /// A read is told; returns its number, from 1.
     pub(in crate::wave) fn count(&mut self) -> u64 {
         self.reads += 1;

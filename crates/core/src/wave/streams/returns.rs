@@ -3,9 +3,13 @@
 //! ```text
 //! he reads here, here, here                  stayed in it twice in a row
 //! he reads here, elsewhere, here             not stayed in it
+//! he reads 255 others between two of his     by turns: until he has read 512 others he may be on his way back (sweep.rs)
 //! 400 reads of the file between two of his   may be chance, in a file so small that as many at random come to where he was (in_step.rs)
 //! nobody else read on the device meanwhile   the turn is still the one that the stream began with: he is alone there (glides.rs)
 //! ```
+
+/// Rounds after which a stream that is read by turns would have had its own.
+const ROUNDS: u64 = 2;
 
 /// The latest read of one stream, among those of others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +20,8 @@ pub(in crate::wave) struct Returns {
     turn: u64,
     /// Which read of its file, of those that were told, was its latest; 0 for none,
     told: u64,
+    /// how many were told from the one before that to it,
+    round: u32,
     /// and whether that may have been chance (R2).
     by_chance: bool,
 }
@@ -26,7 +32,16 @@ impl Returns {
     pub(in crate::wave) fn told(&mut self, told: u64, stayed: bool) -> Option<u64> {
         self.stayed = if stayed { self.stayed.saturating_add(1) } else { 0 };
         let before = core::mem::replace(&mut self.told, told);
-        (before > 0).then(|| told - before)
+        let since = (before > 0).then(|| told - before);
+        self.round = since.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
+        since
+    }
+
+    /// Reads of its file that were told since its latest, of `told` in all, while its reader may be walking others by turns and be on his way to it: two
+    /// rounds' at most.
+    pub(in crate::wave) fn before_its_turn(&self, told: u64) -> Option<u64> {
+        let since = told.saturating_sub(self.told);
+        (self.round > 1 && since <= ROUNDS * u64::from(self.round)).then_some(since)
     }
 
     /// Whether that may have been chance.
@@ -79,5 +94,20 @@ pub(in crate::wave) mod tests {
             (since, returns.stayed())
         });
         assert_eq!(told, [(None, 0), (Some(1), 1), (Some(1), 2), (Some(400), 0)]);
+    }
+
+    /// A row of 256 that are read by turns was read as number 1000 and 1256: the next time it is as number 1512, and none of two rounds later.
+    #[test]
+    fn who_walks_by_turns_is_on_his_way() {
+        let mut returns = Returns::default();
+        returns.told(1000, false);
+        assert_eq!(returns.before_its_turn(1001), None, "nobody knows");
+        returns.told(1256, false);
+        assert_eq!(
+            [1512, 1768, 1769].map(|told| returns.before_its_turn(told)),
+            [Some(256), Some(512), None]
+        );
+        returns.told(1257, true);
+        assert_eq!(returns.before_its_turn(1258), None, "he stayed");
     }
 }

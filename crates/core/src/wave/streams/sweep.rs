@@ -3,6 +3,7 @@
 //! ```text
 //! patience   sixteen of its own intervals, eight latencies of its device, four of the longest waits of late, 10 ms: the longest
 //!            64 times as much for a seed, whose reader may come back in the next row of a matrix
+//! by turns   as long as the longest wait of late for each read of his file since, up to two rounds' (returns.rs)
 //! looked at  when its patience may end, and every two latencies before: who was overtaken then goes at once
 //! ```
 //!
@@ -107,11 +108,23 @@ impl Wave {
         let patience = if s.course == Course::Seed { SEED * patience } else { patience };
         let idle = now.since(s.pace.last()).0;
         let overtaken = idle >= OVERTAKEN * latency && self.overtaken(s);
+        if !overtaken && idle <= self.until_its_turn_ns(s).min(SEED * patience) {
+            return Some(Nanos(now.0 + OVERTAKEN * latency));
+        }
         if overtaken || idle >= patience && !self.may_read_quietly(sid, s, idle) {
             return None;
         }
         let end = s.pace.last().0 + if idle < patience { patience } else { self.config.told_within.0 };
         Some(Nanos(end.min(now.0 + OVERTAKEN * latency).max(now.0 + 1)))
+    }
+
+    /// How long a stream may be silent because its reader, who is in its file still, walks others by turns and waits at each: 256 rows of a matrix that
+    /// wait for a disk take two seconds.
+    fn until_its_turn_ns(&self, s: &Stream) -> u64 {
+        let there = || s.begun.by().and_then(|by| self.latest.get(&by)).is_some_and(|l| l.file == s.file);
+        let f = self.files.get(&s.file).filter(|_| there());
+        let reads = f.and_then(|f| s.returns.before_its_turn(f.told.reads())).unwrap_or(0);
+        reads * self.epochs.longest_wait_ns()
     }
 
     /// Whether a stream that is idle so long, in nanoseconds, may have been read from without a word, and it is not told yet: there are
@@ -154,6 +167,32 @@ mod tests {
         }
         assert!(wave.streams.get(patient).is_some());
         assert_eq!(wave.streams.len(), 10, "those of the last 90 ms, and the patient one");
+    }
+
+    /// Rows that one reader walks by turns, 10 us each while he finds them there, and then waits 8 ms at each of a hundred reads: none that he may be on
+    /// his way to has ended, 800 ms later; but ten that he would have come to ten times have, and all when he went to another file.
+    #[test]
+    fn who_waits_at_each_of_his_rows_has_not_left_the_others() {
+        let left = |rows: u64, rounds: u64, elsewhere: bool| {
+            let mut wave = opened(Config::default());
+            wave.handle(Nanos(0), Input::Open { file: FileId(1), device: 0, size: Bytes(1 << 30) });
+            let mut now = 0;
+            let mut read = |wave: &mut Wave, file: u64, page: u64, took: Nanos| {
+                let (file, pages) = (FileId(file), Extent::new(page, 1));
+                wave.handle(Nanos(now), Input::Read { file, pages, actor: 7 });
+                now += took.0;
+                wave.handle(Nanos(now), Input::Waited { file, pages, actor: 7, took });
+                wave.check();
+            };
+            (0..rounds).for_each(|r| {
+                (0..rows).for_each(|row| read(&mut wave, 0, 2000 * row + r, Nanos::from_us(10)))
+            });
+            let file = u64::from(elsewhere);
+            (0..100).for_each(|k| read(&mut wave, file, 210_000 + 37 * k * k % 50_000, Nanos::from_ms(8)));
+            let gone = |row: &u64| !wave.files[&FileId(0)].expected.up().contains_key(&(2000 * row + rounds));
+            (0..rows).filter(gone).count()
+        };
+        assert_eq!([left(100, 4, false), left(10, 40, false), left(100, 4, true)], [0, 10, 100]);
     }
 
     /// A driver that tells late of quiet reads: who finds everything there says nothing until then, and is there all the same.

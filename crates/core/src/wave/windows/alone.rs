@@ -1,11 +1,12 @@
 //! R9: how much is enough ahead of who goes from run to run, alone, and comes back to none?
 //!
 //! What is ahead of him when he leaves is in vain, and what was not sent is taken back (ends.rs). How long runs are says how far a window may go, and
-//! that 85 % of it are used; but where reading on costs no wait, or little beside the read itself, the rest buys nothing. So he has no more than
+//! that 85 % of it are used; but where reading on costs no wait, or little beside the read itself, the rest buys nothing. So he has no more than this, unless
+//! runs are alike, and all of a window will be read:
 //!
 //! ```text
-//! on a head that stands before what he reads on   half of what passes in a way there, or a read    hdd   97 pages
-//! where several answer soon, and a read is long,  half of a read                                   nfs  128 pages, in reads of 1 MiB
+//! on a head that stands before what he reads on   half of what passes in a way there, or a read    hdd             97 pages, 32 at least
+//! where several answer soon, and a read is long,  half of a read                                   1 ms, 500 MB/s  256 pages, in reads of 2 MiB
 //!   four times what passes in a latency
 //! in either case, where it is more,               an eighth of the run so far
 //! elsewhere                                       no word: a wait is dear                          s3
@@ -14,6 +15,8 @@
 //! Columns of a table of 0.2 to 6 MB, read 1 MiB at a time on hdd: 2.8 MB on average, of which 1 MB behind its end was fetched in vain, for 10 ms, and
 //! a way there and back where that was on its way when he left.
 
+use crate::units::PageCount;
+use crate::wave::devices::device::PIECE_MIN;
 use crate::wave::streams::stream::{Course, Stream};
 use crate::wave::{File, Wave};
 
@@ -28,12 +31,16 @@ impl Wave {
     /// Pages that are enough ahead of a stream whose reader goes from run to run and is alone; `None` where he is not, or a wait is dear. O(log files).
     pub(in crate::wave) fn enough_between_runs(&self, f: &File, s: &Stream) -> Option<u64> {
         let up = matches!(s.course, Course::Seed | Course::Forward);
-        let alone = || f.has_one_reader() && f.goes_from_run_to_run();
+        let differ = || !f.runs.telling().are_alike_from(s.progress());
+        let alone = || f.has_one_reader() && f.goes_from_run_to_run() && differ();
         let queue = self.queues.get(&f.device).filter(|_| up && alone())?;
-        let passing = self.unit(f);
-        let enough = if queue.glides_with(s.returns.turn()) {
-            s.request.max(passing / PART)
-        } else if queue.device.is_near() && s.request >= LONG * passing {
+        let long = || {
+            let passing = PageCount::holding(queue.device.bytes_per_latency()).0;
+            queue.device.is_near() && queue.device.rate().is_some() && s.request >= LONG * passing
+        };
+        let enough = if queue.device.weighed_head() && queue.glides_with(s.returns.turn()) {
+            s.request.max(self.unit(f) / PART).max(PIECE_MIN.0)
+        } else if long() {
             s.request / PART
         } else {
             return None;
@@ -44,8 +51,8 @@ impl Wave {
 
 #[cfg(test)]
 mod tests {
-    use crate::units::{Extent, FileId};
-    use crate::wave::devices::device::tests::{gliding, play};
+    use crate::units::{Bytes, Extent, FileId, Nanos};
+    use crate::wave::devices::device::tests::play;
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::windows::runs::Runs;
 
@@ -64,14 +71,20 @@ mod tests {
             }
             wave.enough_between_runs(&wave.files[&FileId(0)], wave.streams.get(sid).unwrap())
         };
-        let (hdd, nfs, s3) = (gliding, || play(16, 1_000, 500), || play(64, 30_000, 500));
+        let hdd = || {
+            let mut device = play(1, 8_000, 500);
+            device.timed_alone(Nanos::from_ms(8));
+            (0..2).for_each(|_| device.read_on(Bytes(128 << 10), Nanos::from_us(1300), true));
+            device
+        };
+        let (near, s3) = (|| play(4, 1_000, 500), || play(64, 30_000, 500));
         assert_eq!(enough(hdd(), 4, 256, 1, true), Some(97));
         assert_eq!(enough(hdd(), 256, 256, 1, true), Some(256));
         assert_eq!(enough(hdd(), 4, 4000, 1, true), Some(500));
         assert_eq!(enough(hdd(), 4, 256, 0, true), None, "somebody else moves the head");
         assert_eq!(enough(hdd(), 4, 256, 1, false), None, "he may be back");
-        assert_eq!(enough(nfs(), 256, 256, 0, true), Some(128));
-        assert_eq!(enough(nfs(), 4, 256, 0, true), None);
+        assert_eq!(enough(near(), 512, 512, 0, true), Some(256));
+        assert_eq!(enough(near(), 4, 256, 0, true), None);
         assert_eq!(enough(s3(), 256, 256, 0, true), None);
     }
 }
