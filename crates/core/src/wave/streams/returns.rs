@@ -4,10 +4,13 @@
 //! he reads here, here, here                  stayed in it twice in a row
 //! he reads here, elsewhere, here             not stayed in it
 //! he reads 255 others between two of his     by turns: until he has read 512 others he may be on his way back (sweep.rs)
-//! 400 reads of the file between two of his   may be chance, in a file so small that as many at random come to where he was (in_step.rs)
+//! 400 reads of the file between two of his   may be chance, in a file so small that as many at random come to where he was (in_step.rs);
+//! and 400 between the next two               but not twice
 //! nobody else read on the device meanwhile   the turn is still the one that the stream began with: he is alone there (glides.rs)
 //! ```
 
+/// Rounds are alike that differ by one part in so many.
+const EVEN: u32 = 8;
 /// Rounds after which a stream that is read by turns would have had its own.
 const ROUNDS: u64 = 2;
 
@@ -22,6 +25,8 @@ pub(in crate::wave) struct Returns {
     told: u64,
     /// how many were told from the one before that to it,
     round: u32,
+    /// as many as before that,
+    regular: bool,
     /// and whether that may have been chance (R2).
     by_chance: bool,
 }
@@ -33,7 +38,9 @@ impl Returns {
         self.stayed = if stayed { self.stayed.saturating_add(1) } else { 0 };
         let before = core::mem::replace(&mut self.told, told);
         let since = (before > 0).then(|| told - before);
-        self.round = since.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
+        let round = since.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
+        let before = core::mem::replace(&mut self.round, round);
+        self.regular = before > 0 && EVEN * round.abs_diff(before) <= before;
         since
     }
 
@@ -44,9 +51,9 @@ impl Returns {
         (self.round > 1 && since <= ROUNDS * u64::from(self.round)).then_some(since)
     }
 
-    /// Whether that may have been chance.
+    /// Whether that may have been chance, as far as its file says; where he comes after as many reads as the last time it was not.
     pub(in crate::wave) fn came_by_chance(&mut self, by_chance: bool) {
-        self.by_chance = by_chance;
+        self.by_chance = by_chance && !self.regular;
     }
 
     /// Whether his latest read may have been chance.
@@ -109,5 +116,17 @@ pub(in crate::wave) mod tests {
         );
         returns.told(1257, true);
         assert_eq!(returns.before_its_turn(1258), None, "he stayed");
+    }
+
+    /// Every 2,048th read of a file of as many rows, as a matrix is transposed: by the file alone each may have been chance.
+    #[test]
+    fn who_comes_back_after_as_many_reads_comes_by_no_chance() {
+        let mut returns = Returns::default();
+        let by_chance = [1, 2049, 4097, 6300, 6900, 6950].map(|told| {
+            returns.told(told, false);
+            returns.came_by_chance(true);
+            returns.by_chance()
+        });
+        assert_eq!(by_chance, [true, true, false, false, true, true]);
     }
 }

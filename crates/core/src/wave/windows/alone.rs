@@ -1,8 +1,7 @@
 //! R9: how much is enough ahead of who goes from run to run, alone, and comes back to none?
 //!
 //! What is ahead of him when he leaves is in vain, and what was not sent is taken back (ends.rs). How long runs are says how far a window may go, and
-//! that 85 % of it are used; but where reading on costs no wait, or little beside the read itself, the rest buys nothing. So he has no more than this, unless
-//! runs are alike, and all of a window will be read:
+//! that 85 % of it are used; but where reading on costs no wait, or little beside the read itself, the rest buys nothing. So he has no more than
 //!
 //! ```text
 //! on a head that stands before what he reads on   half of what passes in a way there, or a read    hdd             97 pages, 32 at least
@@ -31,8 +30,7 @@ impl Wave {
     /// Pages that are enough ahead of a stream whose reader goes from run to run and is alone; `None` where he is not, or a wait is dear. O(log files).
     pub(in crate::wave) fn enough_between_runs(&self, f: &File, s: &Stream) -> Option<u64> {
         let up = matches!(s.course, Course::Seed | Course::Forward);
-        let differ = || !f.runs.telling().are_alike_from(s.progress());
-        let alone = || f.has_one_reader() && f.goes_from_run_to_run() && differ();
+        let alone = || f.has_one_reader() && f.goes_from_run_to_run();
         let queue = self.queues.get(&f.device).filter(|_| up && alone())?;
         let long = || {
             let passing = PageCount::holding(queue.device.bytes_per_latency()).0;

@@ -93,12 +93,6 @@ impl Lengths {
         &kept[kept.partition_point(|&l| u64::from(l) < progress)..]
     }
 
-    /// Whether those that came `progress` pages are alike, and more than a few: the next is likely to end where they did.
-    pub(in crate::wave) fn are_alike_from(&self, progress: u64) -> bool {
-        let left = self.witnesses(progress);
-        left.len() >= WITNESSES_MIN && are_alike(left)
-    }
-
     /// Whether enough runs ended to say anything of the next one.
     pub(crate) fn known(&self) -> bool {
         self.count >= WITNESSES_MIN
