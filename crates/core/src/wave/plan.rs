@@ -65,7 +65,7 @@ impl Wave {
         let was_in = self.latest.get(&actor).and_then(|l| l.stream);
         let place = self.another_run(id, was_in, place, pages);
         let place = self.next_block(now, id, actor, place, pages);
-        self.count_place(id, place);
+        self.count_place(id, place, pages);
         let place = self.hop(id, actor, place, pages);
         // The mark may be that of its own window.
         let own = |s: &Stream| s.reads > 2 || s.ahead > 0;
@@ -459,8 +459,10 @@ impl Wave {
         let own = f.runs.telling().promise(n, PageCount(cap.min(longest)), wait);
         let others = own.is_none() && f.runs.believe_others();
         let known = if others { self.ended.by(Way::Up).promise(n, PageCount(cap), wait) } else { own };
-        let (ahead, why, pattern) = match known {
-            Some(w) if w.0 > 0 => (w.0.min(enough), Why("R9 runs here went on"), Pattern::Initial),
+        let rest = if pages.start.0 == 0 { self.rest_of_file(f, n) } else { None };
+        let (ahead, why, pattern) = match (rest, known) {
+            (Some(rest), _) => (rest, Why("R11 files here are read through"), Pattern::Initial),
+            (_, Some(w)) if w.0 > 0 => (w.0.min(enough), Why("R9 runs here went on"), Pattern::Initial),
             _ if f.said.in_order() || pages.start.0 == 0 && known.is_none() => {
                 (first_window(n), Why("R1 start"), Pattern::Initial)
             }

@@ -3,7 +3,7 @@
 //! ```text
 //! a read waits --> rent: on what terms --> density: which region has paid --> bought --> account: did it pay for itself?
 //!                                          grids, fills, beside: where regions lie, how they filled, what lies next to them
-//!                                          worn, wholes: small files
+//!                                          worn, wholes: small files; through: such as are read from begin to end
 //! ```
 
 pub(in crate::wave) mod account;
@@ -12,5 +12,6 @@ pub(in crate::wave) mod density;
 pub(in crate::wave) mod fills;
 pub(in crate::wave) mod grids;
 pub(in crate::wave) mod rent;
+pub(in crate::wave) mod through;
 pub(in crate::wave) mod wholes;
 pub(in crate::wave) mod worn;

@@ -59,13 +59,15 @@ impl Wholes {
 pub(in crate::wave) struct Visits {
     /// Reads told that went elsewhere than those before them.
     places: u64,
+    /// Pages of the first read at its begin; 0 if there was none.
+    first: u64,
     /// A reader of it went on with another file.
     left: bool,
 }
 
 impl Wave {
     /// A read is told: it goes to another place of its file than the one before it, perhaps.
-    pub(in crate::wave) fn count_place(&mut self, id: FileId, place: Place) {
+    pub(in crate::wave) fn count_place(&mut self, id: FileId, place: Place, pages: Extent) {
         let strides = |sid| self.streams.get(sid).is_some_and(|s| matches!(s.course, Course::Stride { .. }));
         let elsewhere = match place {
             Place::Stray => true,
@@ -74,6 +76,9 @@ impl Wave {
         };
         if let Some(f) = self.files.get_mut(&id) {
             f.visits.places += u64::from(elsewhere);
+            if elsewhere && pages.start.0 == 0 {
+                f.visits.first = pages.count.0;
+            }
         }
     }
 
@@ -87,6 +92,9 @@ impl Wave {
             return;
         }
         let read = f.table.count(PageBit::Used, Extent::new(0, f.end)).0;
+        if (1..f.end).contains(&f.visits.first) {
+            queue.through.left(f.end, read);
+        }
         let places = f.visits.places;
         let read = if places < PLACES_MIN { 0 } else { read };
         queue.wholes.left(f.end, f.end - read, places * (queue.device.gap_max().0 / PAGE_SIZE));

@@ -18,6 +18,7 @@ use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::wave::Config;
 use crate::wave::devices::device::{Device, PIECE_MIN, Sent};
 use crate::wave::footprint::entries;
+use crate::wave::regions::through::Through;
 use crate::wave::regions::wholes::Wholes;
 use crate::wave::streams::stream::StreamId;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -219,6 +220,7 @@ impl Queue {
             urgent: Line::default(),
             ahead: Line::default(),
             wholes: Wholes::default(),
+            through: Through::default(),
             waiting: BTreeSet::new(),
             lacking: BTreeMap::new(),
             waits_long: false,
@@ -348,6 +350,7 @@ pub(in crate::wave) struct Queue {
     pub(in crate::wave) ahead: Line,
     /// What files of it that were left say of the next (R11).
     pub(in crate::wave) wholes: Wholes,
+    pub(in crate::wave) through: Through,
     /// Readers that wait for the device.
     pub(in crate::wave) waiting: BTreeSet<u32>,
     /// Readers to whom pages are to come, under way or not, and how many.
