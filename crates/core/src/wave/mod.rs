@@ -6,7 +6,7 @@
 //! ```text
 //!  Input                                   Wave                                            Action
 //!  Read f3 [4,+2) by thread 7  --> which stream? (R1-R7) --> how far? (R8-R13) --> queue --> Fetch [12,28) why=R2 next
-//!  Waited 30 ms                --> grow (R3)                                    ^ room in flight (device.rs)
+//!  Waited 30 ms                --> grow (R3)                                    ^ room in flight (flight.rs)
 //!  Arrived #12                 --> present; device timed -----------------------'
 //! ```
 //!

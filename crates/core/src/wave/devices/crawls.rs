@@ -13,7 +13,7 @@
 //! go anywhere, in any case. Two rounds are believed, until one carries a quarter more.
 
 use crate::units::{Bytes, Nanos};
-use crate::wave::devices::device::per_second;
+use crate::wave::devices::rates::per_second;
 
 /// Rounds after which a device is believed to crawl.
 const ROUNDS_MIN: u32 = 2;
