@@ -5,3 +5,4 @@ pub(in crate::wave) mod by_turns;
 pub(in crate::wave) mod columns;
 pub(in crate::wave) mod foreseen;
 pub(in crate::wave) mod strides;
+pub(in crate::wave) mod whole_runs;

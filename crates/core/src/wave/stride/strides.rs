@@ -25,22 +25,11 @@
 //! pages. A reader who waits for a device that is busy would have all that he may have out, to no use, and leave it there when he ends: behind
 //! the first column of a matrix of 256 rows 900 more were asked for on s3, and who read the second waited behind them.
 //!
-//! Where its reader goes on behind each run, it is the first read of a longer one: a tensor in every fourth place, a record that the
-//! kernel reads in pieces. From the fourth on, a run is fetched whole, as long as two of the last three were read on about alike; else,
-//! where he went on behind every other at least (three are let pass), as long as those that ended were (R9). What is fetched so
-//! belongs to the stride: reads in it begin no stream. It is fetched whole only where half of the memory has room for two such runs
-//! beside what others have out.
-//!
-//! ```text
-//! 256 pages in every 1024, page by page          read 0..256   1024..1280   2048..2304   3072
-//! the fourth; 255 were read on behind 1024, 2048      asked for  [3073,3329), then [4096,4353) [5120,5377)
-//! ```
-//!
 //! A gap is cheap up to three quarters of what one connection carries in a latency, divided by the requests that overlap
-//! (device.rs, `gap_max`): 600 KB on hdd, 127 KB on s3, 2 KB on ssd. Where answers are late, runs whose gaps are cheap are read as a stream is,
+//! (device.rs, `gap_max`): 600 KB on hdd, 140 KB on s3, 2 KB on ssd. Where answers are late, runs whose gaps are cheap are read as a stream is,
 //! and the third read opens as much as a window has (R3), unless somebody read near the three of late: in a cluster they may be chance. The
-//! scenarios are `tests/wave/r07-stride.txt`, `r08-gaps.txt`, and for whole runs `r09-lengths.txt`. Runs right behind pages that were read are
-//! the rows of a matrix that is read by columns: each is opened as a stream of its own (R4).
+//! scenarios are `tests/wave/r07-stride.txt` and `r08-gaps.txt`. Runs right behind pages that were read are the rows of a matrix that is read by
+//! columns: each is opened as a stream of its own (R4). How long a run is says whole_runs.rs.
 
 use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
@@ -50,10 +39,11 @@ use crate::wave::memory::shares::{SPECULATION_MAX, UNITS_FIRST, first_window};
 use crate::wave::plan::whole;
 use crate::wave::requests::queue::{Turn, Wanted};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
-use crate::wave::windows::lengths::{ALIKE, USED_PERCENT};
+use crate::wave::windows::lengths::USED_PERCENT;
 use crate::wave::windows::reach::PROMISE;
 use crate::wave::{File, Wave};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A reader comes on at once if one of his reads follows another within so small a part of a latency: a quarter.
 const AT_ONCE: u64 = 4;
@@ -87,6 +77,91 @@ impl File {
         let (one, other) = (at(-(STRIDE_READS as i64) - CLEAR_PERIODS), at(CLEAR_PERIODS));
         let own = |page: u64| (1..=STRIDE_READS as i64).any(|read| at(-read).abs_diff(page) <= 1);
         self.expected.down().range(one.min(other)..=one.max(other)).all(|(&page, _)| own(page))
+    }
+}
+
+/// Pages that a stride may have ahead of it.
+#[derive(Clone, Copy)]
+struct Allowed {
+    /// Its share of the memory,
+    share: u64,
+    /// and what others have left of what all may have out.
+    left: u64,
+    speculation: u64,
+    /// Gaps are no speculation, but three times as much as that may be is enough for any device and for who looks after it.
+    most: u64,
+    /// What the device can use of all streams (R13).
+    enough: u64,
+    /// Nothing is fetched for short runs (R12).
+    holds_back: bool,
+}
+
+impl Allowed {
+    /// Runs of so many pages that a stride may have ahead of it, each with its `gap` where that is fetched.
+    fn runs_max(self, f: &File, s: &Stream, device: &Device, run: u64, gap: Option<u64>) -> u64 {
+        // Gaps that are bought take memory like the rest.
+        let bought = run + gap.unwrap_or(0);
+        // Twice what it takes at once is enough for any device, and more where gaps are bought than what it can use of all streams, if others
+        // read on in their windows; there a request is of the smallest size at least.
+        let piece = if gap.is_some() { bought.max(PIECE_MIN.0) } else { run };
+        let at_once = 2 * u64::from(device.flight_max()) * piece;
+        let enough = if gap.is_some() { self.enough.max(at_once) } else { at_once };
+        let pages = self.share.min(self.most).min(enough);
+        let ends =
+            f.runs.strides().window(s.reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
+        // A head that goes apart brings a run by each trip, as it would for its reader: no more of them than a quarter of those he has read.
+        let few = if self.holds_back || device.is_head() && gap.is_none() { s.reads / 4 } else { u64::MAX };
+        (pages / bought.max(1)).min(self.speculation / run.max(1)).max(1).min(ends).min(few)
+    }
+}
+
+/// Where the next runs of a stride lie.
+#[derive(Clone, Copy)]
+struct NextRuns {
+    /// Where the first of them begins; each begins a period behind the one before it.
+    from: u64,
+    period: i64,
+    run: u64,
+}
+
+impl NextRuns {
+    /// The run after so many of them; `None` beyond all page numbers.
+    fn run(self, after: i64) -> Option<Extent> {
+        let start = (self.from as i64).checked_add(self.period.checked_mul(after)?)?;
+        Some(Extent::new(u64::try_from(start).ok()?, self.run))
+    }
+
+    /// How many of them lie before `frontier`.
+    fn before(self, frontier: u64) -> i64 {
+        (frontier as i64).wrapping_sub(self.from as i64) / self.period
+    }
+
+    /// What is asked for of those `runs`, which the stream has come to then: one window for all with their gaps, or one for each; and those that
+    /// lie right behind pages that were read, each the column of a matrix.
+    fn ask(self, f: &File, s: &mut Stream, runs: Range<i64>, gaps: bool) -> (Vec<Extent>, Vec<Extent>) {
+        let Self { from, period, run } = self;
+        // A head need not travel where a stretch begins right behind the one before; and others may read in the gap, quietly until now.
+        let before = s.frontier.checked_add_signed(-period).filter(|_| gaps && runs.start > 0);
+        let mut stretch = before.map(|last| Extent::new(if period > 0 { last + run } else { last }, 0));
+        let (mut windows, mut columns) = (Vec::new(), Vec::new());
+        for k in runs {
+            let Some(this) = self.run(k).filter(|run| run.start.0 < f.end) else { break };
+            let start = this.start.0;
+            s.frontier = start.checked_add_signed(period).unwrap_or(from);
+            if start > 0 && f.table.has(PageBit::Used, PageIndex(start - 1)) {
+                columns.push(this);
+                continue;
+            }
+            stretch = match stretch {
+                Some(before) if gaps => Some(before.hull(this)),
+                other => {
+                    windows.extend(other);
+                    Some(this)
+                }
+            };
+        }
+        windows.extend(stretch.filter(|stretch| !stretch.is_empty()));
+        (windows, columns)
     }
 }
 
@@ -127,107 +202,60 @@ impl Wave {
     /// R7, R8: asks for the next runs of a stride, together where the gaps are cheap.
     pub(in crate::wave) fn plan_stride(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
         let Some(s) = self.streams.get(sid) else { return };
-        let (memory, speculation) = (self.share(), self.speculation_of(&self.files[&s.file], s));
-        let others = if s.whole > 0 { 0 } else { self.out_of_others(s) };
-        let room = self.room().saturating_sub(others);
-        // Gaps are no speculation, but three times as much as that may be is enough for any device and for who looks after it.
-        let most = (3 * SPECULATION_MAX).max(self.earned());
-        let enough = self.enough(&self.files[&s.file]);
-        let holds_back = self.holds_back();
+        let allowed = self.allowed(&self.files[&s.file], s);
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let Course::Stride { period, run: first } = s.course else { return };
-        let f = &self.files[&s.file];
-        let Some(queue) = self.queues.get(&f.device) else { return };
+        let Course::Stride { period, .. } = s.course else { return };
+        let (id, f) = (s.file, &self.files[&s.file]);
+        let Some(device) = self.queues.get(&f.device).map(|queue| &queue.device) else { return };
         if f.said.at_random() {
             return;
         }
-        let run = whole_run(f, s, [memory, room], speculation);
-        let before = core::mem::replace(&mut s.whole, if run > first { run } else { 0 });
-        let news = before == 0 && run > first;
-        if news {
-            // Until now only their first reads were asked for.
-            s.frontier = s.next;
-        }
-        let rest = s.latest_whole().filter(|_| news).map(|whole| {
-            Extent::between(pages.end().clamp(whole.start, whole.end()), whole.end().min(PageIndex(f.end)))
-        });
-        let gap = period.unsigned_abs().saturating_sub(run);
-        let head = queue.device.is_head();
-        let whole_stretch = fetches_gaps(&queue.device, gap);
+        let (run, rest) = s.settle_run(f, pages, [allowed.share, allowed.left], allowed.speculation);
+        let gap = Some(period.unsigned_abs().saturating_sub(run)).filter(|&gap| fetches_gaps(device, gap));
         // Three may be chance, and to a head each run apart is a trip, which it makes for its reader as soon.
-        if head && !whole_stretch && s.reads <= STRIDE_READS {
+        if device.is_head() && gap.is_none() && s.reads <= STRIDE_READS {
             return;
         }
-        // Gaps that are bought take memory like the rest.
-        let bought = if whole_stretch { run + gap } else { run };
-        // Twice what it takes at once is enough for any device, and more where gaps are bought than what it can use of all streams, if others
-        // read on in their windows; there a request is of the smallest size at least.
-        let piece = if whole_stretch { bought.max(PIECE_MIN.0) } else { run };
-        let at_once = 2 * u64::from(queue.device.flight_max()) * piece;
-        let enough = if whole_stretch { enough.max(at_once) } else { at_once };
-        let runs_max = (memory.min(most).min(enough) / bought.max(1)).min(speculation / run.max(1)).max(1);
-        let reads = s.reads;
-        let ends =
-            f.runs.strides().window(reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
-        // A head that goes apart brings a run by each trip, as it would for its reader: no more of them than a quarter of those he has read.
-        let few = if holds_back || head && !whole_stretch { reads / 4 } else { u64::MAX };
-        let runs_max = runs_max.min(ends).min(few);
-        let ahead = s.ahead.min(runs_max) as i64;
-        let distance = (s.frontier as i64).wrapping_sub(s.next as i64) / period;
+        let next = NextRuns { from: s.next, period, run };
+        let ahead = s.ahead.min(allowed.runs_max(f, s, device, run, gap)) as i64;
         let half = ahead - ahead / 2;
-        let step =
-            if s.comes_together(&queue.device) { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };
-        let (id, from, end) = (s.file, s.next, f.end);
-        let run_after = |runs: i64| {
-            let start = (from as i64).checked_add(period.checked_mul(runs)?)?;
-            Some(Extent::new(u64::try_from(start).ok()?, run))
-        };
-        let far = distance - (ahead - step);
-        if far > 0 && distance > 0 {
+        let step = if s.comes_together(device) { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };
+        let asked = next.before(s.frontier);
+        let far = asked - (ahead - step);
+        if far > 0 && asked > 0 {
             // Far enough. It will be time again when he has come so much nearer: the mark of before lies where more was to be out.
-            if let Some(mark) = run_after(far) {
+            if let Some(mark) = next.run(far) {
                 self.mark(id, mark);
             }
             return;
         }
-        // A head need not travel where a stretch begins right behind the one before; and others may read in the gap, quietly until now.
-        let before = s.frontier.checked_add_signed(-period).filter(|_| whole_stretch && distance > 0);
-        let mut stretch = before.map(|last| Extent::new(if period > 0 { last + run } else { last }, 0));
-        let mut asked = Vec::new();
-        let mut columns = Vec::new();
-        for k in distance.max(0)..ahead {
-            let Some(this) = run_after(k).filter(|run| run.start.0 < end) else { break };
-            let start = this.start.0;
-            s.frontier = start.checked_add_signed(period).unwrap_or(from);
-            if start > 0 && f.table.has(PageBit::Used, PageIndex(start - 1)) {
-                columns.push(this);
-                continue;
-            }
-            stretch = match stretch {
-                Some(before) if whole_stretch => Some(before.hull(this)),
-                other => {
-                    asked.extend(other);
-                    Some(this)
-                }
-            };
-        }
-        asked.extend(stretch.filter(|stretch| !stretch.is_empty()));
-        let why = if whole_stretch { Why("R8 gaps are cheap") } else { Why("R7 stride") };
-        // The reader asks again when it has come a step.
-        let mark = run_after(step);
+        let (windows, columns) = next.ask(f, s, asked.max(0)..ahead, gap.is_some());
+        let why = if gap.is_some() { Why("R8 gaps are cheap") } else { Why("R7 stride") };
         for column in columns {
             self.open_column(now, id, pages, column);
         }
-        if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-            self.explain(now, id, pages, whole(rest), Pattern::Stride, why);
-            self.want(Wanted { file: id, pages: rest, turn: Turn::Urgent, why, stream: Some(sid) });
-        }
-        for window in asked {
+        let rest = rest.filter(|rest| !rest.is_empty()).map(|rest| (rest, Turn::Urgent));
+        for (window, turn) in rest.into_iter().chain(windows.into_iter().map(|window| (window, Turn::Ahead)))
+        {
             self.explain(now, id, pages, whole(window), Pattern::Stride, why);
-            self.want(Wanted { file: id, pages: window, turn: Turn::Ahead, why, stream: Some(sid) });
+            self.want(Wanted { file: id, pages: window, turn, why, stream: Some(sid) });
         }
-        if let Some(mark) = mark {
+        // The reader asks again when it has come a step.
+        if let Some(mark) = next.run(step) {
             self.mark(id, mark);
+        }
+    }
+
+    /// What a stride may have ahead of it.
+    fn allowed(&self, f: &File, s: &Stream) -> Allowed {
+        let others = if s.whole > 0 { 0 } else { self.out_of_others(s) };
+        Allowed {
+            share: self.share(),
+            left: self.room().saturating_sub(others),
+            speculation: self.speculation_of(f, s),
+            most: (3 * SPECULATION_MAX).max(self.earned()),
+            enough: self.enough(f),
+            holds_back: self.holds_back(),
         }
     }
 
@@ -254,54 +282,6 @@ impl Wave {
 /// R8: whether gaps of so many pages are fetched with the runs on either side.
 fn fetches_gaps(device: &Device, gap: u64) -> bool {
     4 * PageCount(gap).bytes().0 <= 3 * device.gap_max().0
-}
-
-/// Pages of a stride's next runs with what its reader will read on behind them (R9), the run alone where he does not.
-fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -> u64 {
-    let Course::Stride { period, run } = s.course else { return s.request };
-    // Three may be the turning points of one who goes to and fro.
-    let seen = match s.reads {
-        reads if reads > STRIDE_READS => read_on(f, s),
-        _ if s.foreseen => f.reads_on_as_usual(run, PageCount(memory)),
-        _ => 0,
-    };
-    let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
-    let goes_on = match seen.min(speculation.saturating_sub(run)) {
-        0 if begins => f.runs.telling().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
-        seen => seen,
-    };
-    let whole = match run + goes_on {
-        // About as long as they were taken for, they are not taken for shorter: their last pages may have been read quietly.
-        whole if goes_on > 0 && about(whole, s.whole) => s.whole,
-        whole => whole,
-    };
-    // This one and the next are out at once, or neither is fetched whole.
-    let whole = whole.min(period.unsigned_abs());
-    if 2 * whole <= room { whole } else { run }
-}
-
-/// Pages that were read on behind the runs of a stride before its latest: what two of the last three have about alike, for some may
-/// have been read quietly and not be told of yet.
-fn read_on(f: &File, s: &Stream) -> u64 {
-    let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return 0 };
-    let gap = period.unsigned_abs().saturating_sub(latest.count.0);
-    let behind = |k: i64| {
-        let start = latest.start.0.checked_add_signed(period.checked_mul(-k)?)?;
-        let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
-        // Looked at first, for the next page that was read may lie far behind it.
-        let read = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap).next())?;
-        read.map(|read| read.count.0)
-    };
-    let mut pages = [1, 2, 3].map(|k| behind(k).unwrap_or(0));
-    pages.sort_unstable();
-    // Unaligned, the next may have a page more.
-    let alike = |least: u64, most: u64| (least > 0 && about(least, most)).then_some(most + 1);
-    alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).unwrap_or(0)
-}
-
-/// Whether `more` pages are `pages`, and one in [`ALIKE`] of them more at most.
-fn about(pages: u64, more: u64) -> bool {
-    (pages..=pages + pages / ALIKE).contains(&more)
 }
 
 #[cfg(test)]

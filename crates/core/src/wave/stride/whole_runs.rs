@@ -1,0 +1,118 @@
+//! R9 by R7: how long the runs of a stride are, where their reader goes on behind each.
+//!
+//! What he reads there first is the first read of a longer run: a tensor in every fourth place, a record that the kernel reads in pieces. From the
+//! fourth on, a run is fetched whole, as long as two of the last three were read on about alike; else, where he went on behind every other at least
+//! (three are let pass), as long as those that ended were. What is fetched so belongs to the stride: reads in it begin no stream. It is fetched whole
+//! only where half of the memory has room for two such runs beside what others have out.
+//!
+//! ```text
+//! 256 pages in every 1024, page by page          read 0..256   1024..1280   2048..2304   3072
+//! the fourth; 255 were read on behind 1024, 2048      asked for  [3073,3329), then [4096,4353) [5120,5377)
+//! ```
+//!
+//! The scenario is in `tests/wave/r09-lengths.txt`.
+
+use crate::table::PageBit;
+use crate::units::{Extent, PageCount, PageIndex};
+use crate::wave::File;
+use crate::wave::streams::stream::{Course, Stream};
+use crate::wave::stride::strides::STRIDE_READS;
+use crate::wave::windows::lengths::ALIKE;
+
+impl Stream {
+    /// Pages of a run of this stride from now on, and what is to be fetched of the latest, of which `pages` are read, where its reader is found
+    /// only now to read on. It may have so many pages of memory, where others have left so much room, and so much of speculation.
+    pub(in crate::wave) fn settle_run(
+        &mut self,
+        f: &File,
+        pages: Extent,
+        [memory, room]: [u64; 2],
+        speculation: u64,
+    ) -> (u64, Option<Extent>) {
+        let Course::Stride { run: first, .. } = self.course else { return (self.request, None) };
+        let run = whole_run(f, self, [memory, room], speculation);
+        let before = core::mem::replace(&mut self.whole, if run > first { run } else { 0 });
+        if before > 0 || run <= first {
+            return (run, None);
+        }
+        // Until now only their first reads were asked for.
+        self.frontier = self.next;
+        let rest = self.latest_whole().map(|whole| {
+            Extent::between(pages.end().clamp(whole.start, whole.end()), whole.end().min(PageIndex(f.end)))
+        });
+        (run, rest)
+    }
+}
+
+/// Pages of a stride's next runs with what its reader will read on behind them (R9), the run alone where he does not.
+fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -> u64 {
+    let Course::Stride { period, run } = s.course else { return s.request };
+    // Three may be the turning points of one who goes to and fro.
+    let seen = match s.reads {
+        reads if reads > STRIDE_READS => read_on(f, s),
+        _ if s.foreseen => f.reads_on_as_usual(run, PageCount(memory)),
+        _ => 0,
+    };
+    let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
+    let goes_on = match seen.min(speculation.saturating_sub(run)) {
+        0 if begins => f.runs.telling().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
+        seen => seen,
+    };
+    let whole = match run + goes_on {
+        // About as long as they were taken for, they are not taken for shorter: their last pages may have been read quietly.
+        whole if goes_on > 0 && about(whole, s.whole) => s.whole,
+        whole => whole,
+    };
+    // This one and the next are out at once, or neither is fetched whole.
+    let whole = whole.min(period.unsigned_abs());
+    if 2 * whole <= room { whole } else { run }
+}
+
+/// Pages that were read on behind the runs of a stride before its latest: what two of the last three have about alike, for some may
+/// have been read quietly and not be told of yet.
+fn read_on(f: &File, s: &Stream) -> u64 {
+    let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return 0 };
+    let gap = period.unsigned_abs().saturating_sub(latest.count.0);
+    let behind = |k: i64| {
+        let start = latest.start.0.checked_add_signed(period.checked_mul(-k)?)?;
+        let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
+        // Looked at first, for the next page that was read may lie far behind it.
+        let read = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap).next())?;
+        read.map(|read| read.count.0)
+    };
+    let mut pages = [1, 2, 3].map(|k| behind(k).unwrap_or(0));
+    pages.sort_unstable();
+    // Unaligned, the next may have a page more.
+    let alike = |least: u64, most: u64| (least > 0 && about(least, most)).then_some(most + 1);
+    alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).unwrap_or(0)
+}
+
+/// Whether `more` pages are `pages`, and one in [`ALIKE`] of them more at most.
+fn about(pages: u64, more: u64) -> bool {
+    (pages..=pages + pages / ALIKE).contains(&more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bytes, FileId, Nanos};
+    use crate::wave::{Config, Input, Wave};
+
+    /// The runs at 2048, 1024 and 0 were read on by so many pages: what the next is taken to be read on, give or take its last page.
+    #[test]
+    fn two_of_the_last_three_are_believed() {
+        let read_on = |pages: [u64; 3]| {
+            let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
+            wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
+            for (start, pages) in [2048, 1024, 0].into_iter().zip(pages) {
+                let f = wave.files.get_mut(&id).unwrap();
+                f.table.set(PageBit::Used, Extent::new(start, 1 + pages));
+            }
+            let stride = Stream::stride(id, Extent::new(3072, 1), 1024, Nanos(0)).unwrap();
+            read_on(&wave.files[&id], &stride)
+        };
+        assert_eq!([[255, 255, 0], [0, 255, 255], [255, 0, 255]].map(read_on), [256; 3]);
+        assert_eq!(read_on([255, 270, 0]), 271, "about alike");
+        assert_eq!([[255, 0, 0], [255, 128, 0], [0, 0, 0]].map(read_on), [0; 3]);
+    }
+}
