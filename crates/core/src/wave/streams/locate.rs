@@ -1,5 +1,5 @@
-//! R2, R4-R7: which stream does a read belong to, and how does that move on? What one begins that belongs to none says begin.rs, whether it
-//! only looks ahead look.rs.
+//! R2, R4-R7: which stream does a read belong to? How that moves on says advance.rs, what one begins that belongs to none begin.rs, whether it only
+//! looks ahead look.rs.
 //!
 //! ```text
 //! one file, streams expected at     120        |300 ... fetched ... 364|        900 (stride +64)
@@ -16,10 +16,9 @@
 //! ```
 
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Extent, FileId, PageCount, PageIndex};
 use crate::view::View;
 use crate::wave::lately::Lately;
-use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::stream::{Course, Stream, StreamId, UNTOLD_MAX};
 use crate::wave::stride::columns::Column;
 use crate::wave::{File, Latest, Wave};
@@ -27,9 +26,7 @@ use crate::wave::{File, Latest, Wave};
 /// Expectations below a read that are tried before it is called a stray: random reads may lie between a stream and its window's end.
 const TRIED_MAX: usize = 4;
 /// Pages by which a read may lie beside a run of a stride and belong to it, since reads are not aligned.
-const PLAY: u64 = 1;
-/// Runs of a stride that may have been read quietly since the last that was told.
-const QUIET_MAX: u64 = 4096;
+pub(in crate::wave::streams) const PLAY: u64 = 1;
 /// Pages of history looked at for R4.
 pub(in crate::wave) const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, as much as most windows have.
@@ -249,138 +246,6 @@ impl Wave {
         f.strides_near(pages.start.0).find(holds)
     }
 
-    /// Moves the stream over `pages`, or turns a seed into what it has become.
-    pub(in crate::wave) fn advance(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
-        let Some(s) = self.streams.get_mut(sid) else { return };
-        let (id, q, n) = (s.file, pages.start.0, pages.count.0);
-        let Some(f) = self.files.get_mut(&id) else { return };
-        let (was_seed, serial, guessed) = (s.course == Course::Seed, s.begun.serial(), s.ahead > 0);
-        let (old_next, old_first) = (s.next, s.first);
-        let mut strode = None;
-        let run_before = s.latest_run();
-        s.request = n;
-        s.touched(now);
-        if s.reads == 3 {
-            f.seeds.read_thrice(serial);
-            f.taught.read_thrice(s.waits.is_early_no_more());
-        }
-        let displaced = match s.course {
-            Course::Seed if q < s.first => {
-                f.expected.clear(Course::Forward, s.next);
-                f.expected.clear(Course::Backward, s.first);
-                s.course = Course::Backward;
-                s.first = s.next;
-                s.next = q;
-                s.frontier = q;
-                f.expected.expect(Course::Backward, q, sid)
-            }
-            Course::Seed | Course::Forward => {
-                if was_seed {
-                    f.expected.clear(Course::Backward, s.first);
-                    s.course = Course::Forward;
-                }
-                let next = f.come_up_to(s, pages);
-                if s.manner.block() == 0 {
-                    s.manner.skipped(q.saturating_sub(s.frontier.max(old_next)));
-                }
-                // Who came page by page has seen the mark, or read the page before; who reads 16 pages in every 272 has not.
-                let between = Extent::between(PageIndex(old_next), PageIndex(q));
-                let overlooked = f.unheard(between, q.checked_sub(1)).next().is_some()
-                    && self.queues.get(&f.device).is_none_or(|queue| {
-                        between.count.0 > queue.device.unit_pages().max(s.manner.block())
-                    });
-                s.manner.overlooked(overlooked);
-                f.expected.clear(Course::Forward, old_next);
-                s.next = next;
-                s.frontier = s.frontier.max(s.next);
-                f.expected.expect(Course::Forward, s.next, sid)
-            }
-            Course::Backward => {
-                f.expected.clear(Course::Backward, old_next);
-                s.next = f.come_down_to(s, pages);
-                s.frontier = s.frontier.min(s.next);
-                f.expected.expect(Course::Backward, s.next, sid)
-            }
-            Course::Stride { period, run } => {
-                strode = Some(Extent::new(old_next, run));
-                f.expected.clear(s.course, old_next);
-                let next = q.checked_add_signed(period).unwrap_or(u64::MAX);
-                s.next = next;
-                if (period > 0 && s.frontier < next) || (period < 0 && s.frontier > next) {
-                    s.frontier = next;
-                }
-                f.expected.expect(s.course, next, sid)
-            }
-        };
-        if let Some(other) = displaced {
-            self.displaced(other, Displaced::ByRead);
-        }
-        if was_seed {
-            self.counters.streams += 1;
-            if guessed && let Some(f) = self.files.get_mut(&id) {
-                f.runs.guess_came_true();
-            }
-            if let Some(f) = self.files.get_mut(&id) {
-                f.seeds.went_on(serial);
-            }
-        }
-        if let Some(expected) = strode {
-            self.strode_to(now, sid, expected, run_before, q);
-        }
-        // Pages that were passed quietly inside the window were read.
-        let passed = match self.streams.get(sid).map(|s| (s.course, s.next)) {
-            Some((Course::Forward, next)) => Extent::between(PageIndex(old_next), PageIndex(q.min(next))),
-            Some((Course::Backward, next)) if !was_seed => {
-                Extent::between(PageIndex((q + n).max(next)), PageIndex(old_next.min(old_first)))
-            }
-            _ => Extent::new(0, 0),
-        };
-        if !passed.is_empty() {
-            let quiet: alloc::vec::Vec<Extent> = self.files[&id].table.runs(PageBit::Ahead, passed).collect();
-            for run in quiet {
-                self.use_pages(id, run);
-            }
-        }
-        self.mark_active(now, sid);
-    }
-
-    /// R7: a stride has come to page `q`; the runs between the one `expected` and this one were read as well, and `run_before` was its latest.
-    fn strode_to(&mut self, now: Nanos, sid: StreamId, expected: Extent, run_before: Option<Extent>, q: u64) {
-        let Some(s) = self.streams.get_mut(sid) else { return };
-        let (id, Course::Stride { period, .. }) = (s.file, s.course) else { return };
-        let from = expected.start.0;
-        let way = q as i64 - from as i64 + PLAY as i64 * period.signum();
-        let runs = ((way / period).max(0) as u64).min(QUIET_MAX);
-        s.reads += runs;
-        self.pass_runs(now, id, expected, period, runs);
-        // Did its reader go on where the run before ended?
-        let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
-        if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
-            s.followed += 1;
-        }
-        // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
-        let before = from.saturating_add_signed(-period);
-        let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
-        let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
-        self.ledger.died(passed);
-    }
-
-    /// So many runs of a stride were read quietly, `first` and those behind it; [`QUIET_MAX`] are believed.
-    pub(in crate::wave) fn pass_runs(
-        &mut self,
-        now: Nanos,
-        id: FileId,
-        first: Extent,
-        period: i64,
-        runs: u64,
-    ) {
-        for k in 0..runs.min(QUIET_MAX) as i64 {
-            let passed = Extent::new((first.start.0 as i64 + k * period).max(0) as u64, first.count.0);
-            self.use_pages(id, passed);
-            self.sow(now, id, passed, None);
-        }
-    }
-
     /// R5: whether a stream follows another: everything up to where that one is has been asked for, so it reads nothing that
     /// the other does not read before it. They are one reader out of order, or two in line; one window serves both.
     pub(in crate::wave) fn follows(&mut self, sid: StreamId) -> bool {
@@ -467,11 +332,10 @@ impl Wave {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
+    use crate::units::Nanos;
     use crate::wave::devices::device::tests::play;
     use crate::wave::streams::stream::Streams;
     use crate::wave::streams::stream::tests::{buy_region, fetched_ahead};
-    use crate::wave::{Config, Input};
 
     /// On a head of 8 ms, which carries 195 pages in the time of a way: windows of `pages`, with the mark 16 before the end; somebody had read
     /// all of it before. Says which of three reads behind such windows, none of which told of anything in them, belongs to the stream.
@@ -516,18 +380,5 @@ mod tests {
         wave.files.get_mut(&FileId(0)).unwrap().table.clear(PageBit::Present, Extent::new(1000, 100));
         let place = wave.place(FileId(0), Extent::new(1041, 8));
         assert_eq!(place, Place::History(0), "what is gone is no part of the run");
-    }
-
-    /// Every sixteenth page, and one of them read a page early: the runs before it were read without a word, all of them.
-    #[test]
-    fn a_run_that_is_a_page_early_is_counted_with_those_before() {
-        let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
-        wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-        let s = Stream::stride(id, Extent::new(32, 1), 16, Nanos(0)).unwrap();
-        let sid = wave.adopt(Nanos(0), s).unwrap();
-        assert_eq!(wave.streams.get(sid).unwrap().next, 48);
-        wave.advance(Nanos(1), sid, Extent::new(95, 1));
-        let f = &wave.files[&id];
-        assert_eq!([48, 64, 80].map(|page| f.table.has(PageBit::Used, PageIndex(page))), [true; 3]);
     }
 }

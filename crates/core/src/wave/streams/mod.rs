@@ -1,12 +1,14 @@
 //! Whose read is it? What is remembered of one reader's progress, where a read belongs, and when a run begins and ends.
 //!
 //! ```text
-//! read --> locate: goes on, repeats, history, stray --> begin: a seed, a stream resumed, a stride
+//! read --> locate: goes on, repeats, history, stray --> advance: where its stream is now
+//!                                                       begin: a seed, a stream resumed, a stride
 //!          blocks, hops: another order, short gaps      quiet: reads that nobody told
 //!          look: who looks ahead                        ends, sweep: left, over, silent
 //!          pace, manner, returns: how its reader goes on expected: where it is read next
 //! ```
 
+pub(in crate::wave) mod advance;
 pub(in crate::wave) mod begin;
 pub(in crate::wave) mod blocks;
 pub(in crate::wave) mod ends;
