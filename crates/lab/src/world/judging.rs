@@ -1,6 +1,7 @@
 //! What goes wrong with a world, and whether all is right in it.
 
-use super::{Event, Reading, World};
+use super::reading::Reading;
+use super::{Event, World};
 use bowwave_core::{Extent, FileId, Input, Nanos, PageBit, PageCount, PageIndex};
 
 /// Pages that are taken together.
@@ -60,6 +61,14 @@ impl World<'_> {
         let Some(ledger) = &mut self.ledger else { return };
         for hole in self.cache.table(FileId(file.into())).holes(pages) {
             (hole.start.0..hole.end().0).for_each(|page| ledger.gone((file, PageIndex(page))));
+        }
+    }
+
+    /// A reader holds this page: it must have been brought, and be no old version of it.
+    pub(super) fn judge_page(&mut self, file: u32, page: PageIndex) {
+        let wrong = self.ledger.as_ref().and_then(|ledger| ledger.wrong((file, page)));
+        if let Some(wrong) = wrong {
+            self.violation.get_or_insert(wrong);
         }
     }
 

@@ -1,7 +1,6 @@
 //! What came of a world: sums, a bucket of time each second, each program's own figures, and every decision if wanted.
 
-use super::Stats;
-use bowwave_core::{Counters, Explained, Nanos, PAGE_SIZE, PageCount, TraceRecord};
+use bowwave_core::{Counters, Explained, Nanos, PAGE_SIZE, PageCount, Stats, TraceRecord};
 
 /// What a program got.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,7 +1,8 @@
 //! Programs that write, and who sends what they wrote to the device.
 
+use super::reading::NO_FRAME_RETRY;
 use super::sending::Request;
-use super::{Event, NO_FRAME_RETRY, READER, World};
+use super::{Event, READER, World};
 use bowwave_core::{Extent, FileId, Input, Nanos, PageBit, PageCount, PageIndex};
 
 /// Pages that one request of the writer-back carries at most: 1 MiB.
