@@ -9,7 +9,8 @@
 //!
 //! Two descriptors made by `dup` share one open file description, and so one position; that is why there are two tables.
 //! Nothing here waits: a thread that reads while another closes may see the description's next life and send a hint for
-//! the wrong file. The stamp in the entry keeps it from moving the wrong position afterwards.
+//! the wrong file. The stamp in the entry keeps it from moving the wrong position afterwards. Where a position is, and who reads
+//! there, is position.rs.
 //!
 //! Sums: the 4,096 near descriptors x 8 B and as many descriptions x 64 B are 288 KiB of zero pages, of which a program that
 //! has a hundred files open touches three. Those up to 65,536 are far: 4.2 MiB that are mapped when the first of them is
@@ -23,6 +24,11 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use crate::process::{self, memory_is_lent, segment};
 use crate::sys;
 
+mod position;
+
+use position::{ASK, FORKS};
+pub(crate) use position::{moved, shared_by_fork, sought};
+
 /// Descriptors that are followed, and open file descriptions: as many.
 const FDS_MAX: usize = 65_536;
 /// Those that are near.
@@ -30,14 +36,6 @@ const NEAR_MAX: usize = 4_096;
 const FAR_MAX: usize = FDS_MAX - NEAR_MAX;
 /// Places that a new description may try; in a process with fewer descriptors than that it always finds one.
 const OD_PROBES_MAX: usize = 64;
-/// Positions from here on mean: ask the kernel. A read's length added to it by another thread leaves it one.
-const ASK: u64 = 1 << 63;
-/// A position is checked against the kernel's this often ...
-const RESYNC_READS: u32 = 256;
-/// ... this often where another process may move it too ...
-const RESYNC_READS_SHARED: u32 = 16;
-/// ... and this often where all are hits: to ask, and to time that read, takes half a microsecond.
-const RESYNC_HITS: u32 = 4 * RESYNC_READS;
 /// Descriptors that dormancy and exit walk through: 20 us at most.
 const RESTORED_FDS_MAX: usize = 1024;
 
@@ -47,8 +45,6 @@ static FAR: AtomicPtr<Far> = AtomicPtr::new(ptr::null_mut());
 /// One more than the largest descriptor that ever had an entry, so that a program which closes 65,536 descriptors in a
 /// loop does not page in a table of zeros.
 static FDS_END: AtomicUsize = AtomicUsize::new(0);
-/// Counts the forks that made this process's descriptions shared.
-static FORKS: AtomicU32 = AtomicU32::new(0);
 /// In place of a slot's index: not bound.
 const NO_FILE: u32 = u32::MAX;
 /// Not bound to a file yet.
@@ -66,9 +62,6 @@ const ADVISED: u32 = 2;
 const SWITCHED_OFF: u32 = 4;
 /// It lives outside this process too, so what we switched off must be on again when we go.
 const INHERITED: u32 = 8;
-
-/// Several threads read at the position. No thread's word.
-const MANY: u64 = 1;
 
 /// An open file description, as far as one process can know it.
 #[repr(C, align(64))]
@@ -317,24 +310,6 @@ pub(crate) fn leased(fd: c_int) -> bool {
     segment.agent_alive(sys::now_ns())
 }
 
-/// The position of `fd` has moved in a way that we did not see.
-pub(crate) fn moved(fd: c_int) {
-    if let Some(known) = known(fd) {
-        known.od.position.store(ASK, Relaxed);
-    }
-}
-
-/// `lseek` says that the position of `fd` is `at` now.
-#[inline]
-pub(crate) fn sought(fd: c_int, at: i64) {
-    if segment().is_none() || at < 0 {
-        return;
-    }
-    if let Some(known) = known(fd) {
-        known.od.position.store(at as u64, Relaxed);
-    }
-}
-
 /// Puts `entry` in the place of `fd` and lets go of what was there.
 fn attach(fd: c_int, entry: u64) {
     let index = fd as u32 as usize;
@@ -428,94 +403,6 @@ impl Known {
         place(self.fd as u32 as usize).is_some_and(|place| place.load(Relaxed) == self.entry)
     }
 
-    /// [`Known::reserve`], unless it is time to ask the kernel: `None`.
-    #[inline(always)]
-    pub(crate) fn next(self, len: usize) -> Option<u64> {
-        let reads = self.od.reads.load(Relaxed).wrapping_add(1);
-        self.od.reads.store(reads, Relaxed);
-        if reads.is_multiple_of(RESYNC_READS_SHARED) && self.is_due(reads) {
-            self.od.position.store(ASK, Relaxed);
-            return None;
-        }
-        self.reserve(len)
-    }
-
-    /// The plain hit at the position, and takes it: where one thread reads and nobody else moves the position, nobody writes
-    /// the word between our look and our store, and inside the file all of what is asked comes. So it needs neither a locked
-    /// instruction nor a look at what came of the call; a read that fails, or a file cut short, leaves the position wrong
-    /// until the next look at the kernel's. The read before which to ask is left to [`Known::next`].
-    #[inline(always)]
-    pub(crate) fn takes_hit(self, segment: &'static Segment, len: usize) -> bool {
-        let od = self.od;
-        let takes = od.reader.load(Relaxed) == sys::this_thread()
-            && od.forks.load(Relaxed) == FORKS.load(Relaxed)
-            && !od.reads.load(Relaxed).wrapping_add(1).is_multiple_of(RESYNC_HITS)
-            && self.is_inside(len)
-            && self.is_hit(segment, od.position.load(Relaxed), len);
-        if takes {
-            od.reads.store(od.reads.load(Relaxed).wrapping_add(1), Relaxed);
-            od.position.store(od.position.load(Relaxed).wrapping_add(len as u64), Relaxed);
-        }
-        takes
-    }
-
-    /// Whether `len` bytes from the position on lie in what `reader` may read unasked. ASK lies beyond every file.
-    #[inline(always)]
-    fn is_inside(self, len: usize) -> bool {
-        self.od.position.load(Relaxed).wrapping_add(len as u64) <= self.od.size.load(Relaxed)
-    }
-
-    /// Notes that this thread reads at the position, and how large the file is.
-    pub(crate) fn note_reader(self, file: &FileSlot) {
-        if self.is_uncertain() {
-            return;
-        }
-        let (od, me) = (self.od, sys::this_thread());
-        if let Err(other) = od.reader.compare_exchange(0, me, Relaxed, Relaxed)
-            && other != me
-        {
-            od.reader.store(MANY, Relaxed);
-        }
-        od.size.store(file.size.load(Relaxed), Relaxed);
-    }
-
-    /// Takes the next `len` bytes of the position, as the kernel will. `None`: ask the kernel first.
-    ///
-    /// Taken before the call and not after it, so that sixteen threads that wait in `read` on one descriptor tell of
-    /// sixteen different places.
-    #[inline(always)]
-    pub(crate) fn reserve(self, len: usize) -> Option<u64> {
-        let at = self.od.position.fetch_add(len as u64, Relaxed);
-        (at < ASK).then_some(at)
-    }
-
-    /// Takes the next `len` bytes of where the kernel says that the position is.
-    pub(crate) fn reserve_anew(self, len: usize) -> Option<u64> {
-        let at = sys::position(self.fd)?;
-        self.od.position.store(at.wrapping_add(len as u64), Relaxed);
-        Some(at)
-    }
-
-    /// Gives back what the call did not take of a reservation of `len`.
-    #[inline(always)]
-    pub(crate) fn give_back(self, len: usize, returned: isize) {
-        let taken = returned.max(0) as usize;
-        if taken != len && self.is_current() {
-            self.od.position.fetch_sub(len.wrapping_sub(taken) as u64, Relaxed);
-        }
-    }
-
-    /// Whether another process may have moved the position since we looked.
-    pub(crate) fn is_uncertain(self) -> bool {
-        self.od.flags.load(Relaxed) & SHARED != 0 || self.od.forks.load(Relaxed) != FORKS.load(Relaxed)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn is_due(self, reads: u32) -> bool {
-        reads.is_multiple_of(RESYNC_READS) || self.is_uncertain()
-    }
-
     /// The program gave advice on the whole description: it decides from now on.
     pub(crate) fn advised(self) {
         self.od.flags.fetch_or(ADVISED, Relaxed);
@@ -593,11 +480,6 @@ impl Description {
             size: AtomicU64::new(0),
         }
     }
-}
-
-/// From now on every description that exists may be moved by somebody else.
-pub(crate) fn shared_by_fork() {
-    FORKS.fetch_add(1, Relaxed);
 }
 
 /// Gives the descriptions back to the kernel's heuristics that outlive this process.
