@@ -41,8 +41,10 @@
 use crate::units::{Extent, PageIndex};
 use crate::wave::footprint::entries;
 use crate::wave::regions::beside::Places;
+use crate::wave::regions::chance::gathers;
 use crate::wave::regions::fills::{Fills, THICK, THICK_FIRST};
 use crate::wave::regions::grids::{self, GRIDS, Key, LARGEST};
+use crate::wave::regions::region::Region;
 use crate::wave::regions::worn::Worn;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -50,16 +52,12 @@ use core::mem::size_of;
 
 /// A region is bought once so many times the rent paid in it come to its price.
 const RENT: u64 = 2;
-/// Of a region of so many pages and more, 16 MiB, no more is bought than from the lowest read in it to the highest,
+/// Of a region of so many pages and more, 16 MiB, no more is bought than what surrounds its reads (region.rs);
 const CLIPPED_MIN: u64 = 4096;
-/// and so many times the way from one read to the next, on average, beyond.
-const MARGIN: u64 = 2;
 /// but its ends are not left out where both come in one part in so many of a wait.
 const ENDS: u64 = 4;
-/// Reads gather where a region has at least so many,
+/// Reads gather where a region has at least so many, more than chance would bring there (chance.rs),
 const GATHER_MIN: u64 = 4;
-/// even reading would gather as many in any region of the file once in two to this power files,
-const CHANCE_BITS: u64 = 14;
 /// and so many of its quarters hold an eighth of them each;
 const QUARTERS: usize = 3;
 /// but so many reads, in so many quarters, say that the price is worth knowing.
@@ -80,8 +78,6 @@ const LEARNS: &str = "R11 a part, to learn the price";
 const PART_READS: u64 = 8;
 /// A region that fills is bought at once if the waits that it saves are worth so many times its price.
 const WORTH: u64 = 2;
-/// So many reads, each beyond the one before it, are no chance.
-const SWEEP_MIN: u64 = 5;
 /// Regions in a row that are counted, and bought, to each side of one.
 const BESIDE_MAX: u64 = 16;
 /// Of a region that lost no more than one page in so many, where there is room, somebody took them for reasons of his own.
@@ -90,44 +86,6 @@ const TAKEN_SHARE: u64 = 4;
 const OWING_MAX: usize = 64;
 /// Reads elsewhere after which a region has ended.
 const LEFT_ALONE: u64 = 32;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Region {
-    count: u64,
-    pages_read: u64,
-    /// The lowest page that was read, and the one behind the highest.
-    low: u64,
-    high: u64,
-    /// Each read was above those before it, or each below.
-    up: bool,
-    down: bool,
-    paid_ns: u64,
-    bought: bool,
-    /// Pages that were gone before anybody read them, since somebody last came for one.
-    lost: u64,
-    /// It was bought before one page in [`THICK`] was read.
-    thin: bool,
-    /// It was bought with one that fills, beside it.
-    beside: bool,
-    last: u64,
-    /// Its fill has been counted.
-    ended: bool,
-    /// It stands in line to be looked at.
-    in_line: bool,
-}
-
-impl Region {
-    /// Whether its reader went through it, up or down: what is left of it lies behind him.
-    fn swept(&self) -> bool {
-        self.count >= SWEEP_MIN && (self.up || self.down)
-    }
-
-    /// From its lowest read to its highest, and a little beyond.
-    fn surroundings(&self) -> Extent {
-        let beyond = MARGIN * (self.high - self.low) / self.count.max(1);
-        Extent::between(PageIndex(self.low.saturating_sub(beyond)), PageIndex(self.high + beyond))
-    }
-}
 
 /// On what terms regions are bought.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +116,23 @@ impl Terms {
     fn thin_max(&self) -> u64 {
         THIN_MAX.min(self.most)
     }
+}
+
+/// A region, or what is worth having of it, and its price.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    key: Key,
+    extent: Extent,
+    /// Pages of it that would be bought thin.
+    thin: u64,
+    /// What fetching it takes; `u64::MAX` while reads are too few, or keep to a part of it.
+    price_ns: u64,
+    /// What was paid in the region.
+    paid_ns: u64,
+    /// Those like it filled, and what is left to be read of it is worth its price.
+    proved: bool,
+    /// What was read of it says that its price is worth knowing.
+    tells: bool,
 }
 
 /// Random reads of one file, by region.
@@ -230,15 +205,7 @@ impl Density {
         for grid in 0..GRIDS {
             let key = grids::holding(grid, pages.start);
             let region = self.regions.entry(key).or_default();
-            let first = region.count == 0;
-            region.up = first || region.up && pages.start.0 >= region.high;
-            region.down = first || region.down && pages.end().0 <= region.low;
-            region.count += 1;
-            region.pages_read += pages.count.0;
-            region.low = if region.count == 1 { pages.start.0 } else { region.low.min(pages.start.0) };
-            region.high = region.high.max(pages.end().0);
-            region.paid_ns = region.paid_ns.saturating_add(wait_ns);
-            region.last = self.reads;
+            region.paid(pages, wait_ns, self.reads);
             if !core::mem::replace(&mut region.in_line, true) {
                 self.line.push_back((self.reads, key));
             }
@@ -252,90 +219,128 @@ impl Density {
         terms: Terms,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> Option<(Extent, &'static str)> {
-        let Terms { wait_ns, end_of_file, gaps_are_cheap, overlaps, rate_is_known, most, alone } = terms;
-        let thin_max = terms.thin_max();
-        let sweeps = alone && !terms.is_head();
-        let mut bought = None;
-        let mut part_paid_ns = None;
-        for grid in 0..GRIDS {
-            let key = grids::holding(grid, pages.start);
-            let Some(&region) = self.regions.get(&key) else { continue };
-            let whole = grids::extent(key, end_of_file);
-            if region.bought || sweeps && region.swept() || whole.is_empty() || whole.count.0 > most {
-                continue;
-            }
-            let gathers =
-                region.count >= PART_MIN && gathers(region.count, self.reads, whole.count.0, end_of_file);
-            let gathered = gathers && region.count >= GATHER_MIN;
-            let thick = self.fills.thick(grid, gaps_are_cheap);
-            let fills = self.fills.fill(grid, gaps_are_cheap);
-            let whole_at_once = fills || grids::pages(grid) < CLIPPED_MIN;
-            let extent = if whole_at_once { whole } else { whole.intersection(region.surroundings()) };
-            let thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
-            let holds = region.pages_read * thick >= whole.count.0;
-            let spread = if holds { self.spread(key, region.count) } else { 0 };
-            let asked = fills || spread >= QUARTERS && gathered;
-            let part = if asked { price(extent) } else { (0, u64::MAX) };
-            // If all of it takes at most a quarter of a wait longer than the part, all of it is bought; but not by a head, which would do nothing else meanwhile.
-            let all = (asked && extent != whole && !terms.is_head())
-                .then(|| price(whole))
-                .filter(|p| p.1 <= part.1 + wait_ns / ENDS);
-            let (extent, (missing, price_ns)) = all.map_or((extent, part), |all| (whole, all));
-            // What was read and is gone is a gap as well.
-            let unread = whole.count.0.saturating_sub(region.pages_read);
-            if !gaps_are_cheap && NEW_DEAR.1 * unread < NEW_DEAR.0 * missing {
-                continue;
-            }
-            // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
-            let left = self.fills.pages(grid).saturating_sub(region.pages_read - pages.count.0);
-            let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
-            let proved = fills && waits_ns >= WORTH * price_ns;
-            let missing = if thin && !proved { missing } else { 0 };
-            let why = if proved {
-                "R11 regions like this filled"
-            } else if bought.is_none() && self.thin + missing <= thin_max && RENT * region.paid_ns >= price_ns
-            {
-                "R11 rent paid"
-            } else {
-                if thin && gathers && spread >= PART_QUARTERS && !rate_is_known && grids::pages(grid) > PART {
-                    part_paid_ns = Some(region.paid_ns);
-                }
-                continue;
-            };
-            bought = Some((key, extent, why, missing, proved));
-        }
-        if let Some(paid_ns) = part_paid_ns
-            && bought.is_none()
-            && self.reads >= self.part_next
-        {
-            let key = grids::holding(grids::at_least(PART), pages.start);
-            let extent = grids::extent(key, end_of_file);
-            let (missing, price_ns) = price(extent);
-            if RENT * paid_ns >= price_ns && self.thin + missing <= thin_max {
-                self.part_next = self.reads + PART_READS;
-                bought = Some((key, extent, LEARNS, missing, false));
-            }
-        }
+        let bought = self.takes(pages, terms, &price);
         self.forget_old();
-        if gaps_are_cheap && end_of_file / 4 <= most && self.worn.says_so(end_of_file, &price) {
-            let region = self.wear(pages.start, overlaps, end_of_file);
+        let end_of_file = terms.end_of_file;
+        let small = terms.gaps_are_cheap && end_of_file / 4 <= terms.most;
+        if small && self.worn.says_so(end_of_file, &price) {
+            let region = self.wear(pages.start, terms.overlaps, end_of_file);
             if region.is_some() {
                 return region.map(|region| (region, "R11 worn"));
             }
         }
-        let (key, extent, why, missing, proved) = bought?;
+        let (offer, why) = bought?;
+        Some((self.buy(offer, terms), why))
+    }
+
+    /// Which offer is taken: of the regions that the latest read lies in the largest whose like have proved themselves, or the smallest that has
+    /// paid; or a part of one, to learn its price.
+    fn takes(
+        &mut self,
+        pages: Extent,
+        terms: Terms,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<(Offer, &'static str)> {
+        let mut taken = None;
+        let mut part_paid_ns = None;
+        for offer in (0..GRIDS).filter_map(|grid| self.offer(grid, pages, terms, &price)) {
+            if offer.proved {
+                taken = Some((offer, "R11 regions like this filled"));
+            } else if taken.is_none()
+                && self.thin + offer.thin <= terms.thin_max()
+                && RENT * offer.paid_ns >= offer.price_ns
+            {
+                taken = Some((offer, "R11 rent paid"));
+            } else if offer.tells && !terms.rate_is_known {
+                part_paid_ns = Some(offer.paid_ns);
+            }
+        }
+        if taken.is_none() && self.reads >= self.part_next {
+            let part = part_paid_ns.and_then(|paid_ns| self.part(pages.start, terms, paid_ns, &price));
+            taken = part.map(|part| (part, LEARNS));
+        }
+        taken
+    }
+
+    /// What the region of a grid that the latest read, of `pages`, lies in would cost, and what speaks for it; `None` where it is out of the question.
+    fn offer(
+        &self,
+        grid: usize,
+        pages: Extent,
+        terms: Terms,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<Offer> {
+        let Terms { wait_ns, end_of_file, gaps_are_cheap, .. } = terms;
+        let key = grids::holding(grid, pages.start);
+        let region = self.regions.get(&key)?;
+        let whole = grids::extent(key, end_of_file);
+        let swept = terms.alone && !terms.is_head() && region.swept();
+        if region.bought || swept || whole.is_empty() || whole.count.0 > terms.most {
+            return None;
+        }
+        let gathers =
+            region.count >= PART_MIN && gathers(region.count, self.reads, whole.count.0, end_of_file);
+        let thick = self.fills.thick(grid, gaps_are_cheap);
+        let fills = self.fills.fill(grid, gaps_are_cheap);
+        let holds = region.pages_read * thick >= whole.count.0;
+        let spread = if holds { self.spread(key, region.count) } else { 0 };
+        let (extent, missing, price_ns) =
+            if fills || spread >= QUARTERS && gathers && region.count >= GATHER_MIN {
+                let whole_at_once = fills || grids::pages(grid) < CLIPPED_MIN;
+                let extent = if whole_at_once { whole } else { whole.intersection(region.surroundings()) };
+                priced(extent, whole, terms, price)
+            } else {
+                (whole, 0, u64::MAX)
+            };
+        // What was read and is gone is a gap as well.
+        let unread = whole.count.0.saturating_sub(region.pages_read);
+        if !gaps_are_cheap && NEW_DEAR.1 * unread < NEW_DEAR.0 * missing {
+            return None;
+        }
+        // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
+        let left = self.fills.pages(grid).saturating_sub(region.pages_read - pages.count.0);
+        let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
+        let proved = fills && waits_ns >= WORTH * price_ns;
+        let is_thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
+        let thin = if is_thin && !proved { missing } else { 0 };
+        let tells = is_thin && gathers && spread >= PART_QUARTERS && grids::pages(grid) > PART;
+        Some(Offer { key, extent, thin, price_ns, paid_ns: region.paid_ns, proved, tells })
+    }
+
+    /// The part around `page` that is bought to learn what the device carries, if what was paid in its region comes to half of its price.
+    fn part(
+        &mut self,
+        page: PageIndex,
+        terms: Terms,
+        paid_ns: u64,
+        price: impl Fn(Extent) -> (u64, u64),
+    ) -> Option<Offer> {
+        let key = grids::holding(grids::at_least(PART), page);
+        let extent = grids::extent(key, terms.end_of_file);
+        let (missing, price_ns) = price(extent);
+        if RENT * paid_ns < price_ns || self.thin + missing > terms.thin_max() {
+            return None;
+        }
+        self.part_next = self.reads + PART_READS;
+        Some(Offer { key, extent, thin: missing, price_ns, paid_ns, proved: false, tells: false })
+    }
+
+    /// An offer is taken. Returns what is fetched: a region whose like filled with those beside it.
+    fn buy(&mut self, offer: Offer, terms: Terms) -> Extent {
+        let Offer { key, extent, thin, .. } = offer;
         let region = self.regions.entry(key).or_default();
         self.places.bought(extent, region.count, region.pages_read, self.reads);
-        let all = extent == grids::extent(key, end_of_file);
-        (region.bought, region.thin) = (all, missing > 0);
+        let all = extent == grids::extent(key, terms.end_of_file);
+        (region.bought, region.thin) = (all, thin > 0);
         if !all {
             // What is left pays for itself anew.
             region.paid_ns = 0;
         }
-        self.thin += missing;
-        let most = most.saturating_sub(extent.count.0);
-        let widens = proved && gaps_are_cheap;
-        Some((if widens { self.widened(key, most, end_of_file) } else { extent }, why))
+        self.thin += thin;
+        if !offer.proved || !terms.gaps_are_cheap {
+            return extent;
+        }
+        self.widened(key, terms.most.saturating_sub(extent.count.0), terms.end_of_file)
     }
 
     /// What is bought beside a place because of a read of `pages` there, if its rent comes to half of the price.
@@ -497,21 +502,20 @@ impl Density {
     }
 }
 
-/// Whether `count` of `reads` reads in one region of `pages` pages are more than even reading of `end_of_file` pages would bring to
-/// any such region: by Chernoff's bound it would with a chance of `regions * 2^-bits`,
-/// `bits = count * log2(count / even) - (count - even) / ln 2`.
-fn gathers(count: u64, reads: u64, pages: u64, end_of_file: u64) -> bool {
-    let regions = end_of_file.div_ceil(pages.max(1)).max(1);
-    let even_256 =
-        (u128::from(256 * reads) * u128::from(pages) / u128::from(end_of_file.max(1))).max(1) as u64;
-    let ratio_256 = (count << 16) / even_256;
-    if ratio_256 <= 256 {
-        return false;
-    }
-    // Quarters of a bit, rounded down; 6/4 is more than 1 / ln 2.
-    let quarters = u64::from(u128::from(ratio_256.min(1 << 30)).pow(4).ilog2()) - 32;
-    let even = even_256 / 256;
-    count * quarters >= 6 * (count - even) + 4 * (CHANCE_BITS + u64::from(regions.ilog2()))
+/// What is bought of a region, `extent` or the whole, with the pages that are missing of it and what they take in ns: the whole if that takes at most
+/// a quarter of a wait longer; but not by a head, which would do nothing else meanwhile.
+fn priced(
+    extent: Extent,
+    whole: Extent,
+    terms: Terms,
+    price: impl Fn(Extent) -> (u64, u64),
+) -> (Extent, u64, u64) {
+    let part = price(extent);
+    let all = (extent != whole && !terms.is_head())
+        .then(|| price(whole))
+        .filter(|all| all.1 <= part.1 + terms.wait_ns / ENDS);
+    let (extent, (missing, price_ns)) = all.map_or((extent, part), |all| (whole, all));
+    (extent, missing, price_ns)
 }
 
 #[cfg(test)]
