@@ -22,7 +22,7 @@
 //!
 //! Where its readers go on beside what was bought, that is bought as well (beside.rs). What a single reader has gone through in order, upwards or
 //! downwards, is not: what is left of it lies behind him, and what lies before him is read through where that pays (hops.rs). A head buys it
-//! even so, to whom a hop is a way.
+//! even so, to whom a hop is a way, but for what lies behind who goes one way through the file (going.rs).
 //!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, three reads that gather in two quarters of a region buy
 //! the part around the last of them once the rent of the whole comes to half of its price, 4 MiB: it says what the device carries, and when it
@@ -43,6 +43,7 @@ use crate::wave::footprint::entries;
 use crate::wave::regions::beside::Places;
 use crate::wave::regions::chance::gathers;
 use crate::wave::regions::fills::{Fills, THICK, THICK_FIRST};
+use crate::wave::regions::going::Going;
 use crate::wave::regions::grids::{self, GRIDS, Key, LARGEST};
 use crate::wave::regions::region::Region;
 use crate::wave::regions::worn::Worn;
@@ -153,6 +154,7 @@ pub(crate) struct Density {
     line: VecDeque<(u64, Key)>,
     fills: Fills,
     places: Places,
+    going: Going,
 }
 
 impl Density {
@@ -202,6 +204,7 @@ impl Density {
     fn count(&mut self, pages: Extent, wait_ns: u64) {
         self.reads += 1;
         self.worn.count(pages.count.0, wait_ns);
+        self.going.read(pages.start);
         for grid in 0..GRIDS {
             let key = grids::holding(grid, pages.start);
             let region = self.regions.entry(key).or_default();
@@ -222,7 +225,8 @@ impl Density {
         let bought = self.takes(pages, terms, &price);
         self.forget_old();
         let end_of_file = terms.end_of_file;
-        let small = terms.gaps_are_cheap && end_of_file / 4 <= terms.most;
+        let going = self.going.is_one_way(terms.is_head());
+        let small = terms.gaps_are_cheap && !going && end_of_file / 4 <= terms.most;
         if small && self.worn.says_so(end_of_file, &price) {
             let region = self.wear(pages.start, terms.overlaps, end_of_file);
             if region.is_some() {
@@ -274,7 +278,8 @@ impl Density {
         let key = grids::holding(grid, pages.start);
         let region = self.regions.get(&key)?;
         let whole = grids::extent(key, end_of_file);
-        let swept = terms.alone && !terms.is_head() && region.swept();
+        let one_way = self.going.is_one_way_in(*region, terms.is_head());
+        let swept = terms.alone && !terms.is_head() && (one_way || region.swept());
         if region.bought || swept || whole.is_empty() || whole.count.0 > terms.most {
             return None;
         }
@@ -288,7 +293,12 @@ impl Density {
             if fills || spread >= QUARTERS && gathers && region.count >= GATHER_MIN {
                 let whole_at_once = fills || grids::pages(grid) < CLIPPED_MIN;
                 let extent = if whole_at_once { whole } else { whole.intersection(region.surroundings()) };
-                priced(extent, whole, terms, price)
+                if one_way {
+                    let extent = self.going.before_him(pages, extent);
+                    priced(extent, extent, terms, price)
+                } else {
+                    priced(extent, whole, terms, price)
+                }
             } else {
                 (whole, 0, u64::MAX)
             };

@@ -13,7 +13,7 @@ use crate::units::{Extent, PageIndex};
 /// What surrounds the reads goes so many times the way from one to the next, on average, beyond them.
 const MARGIN: u64 = 2;
 /// So many reads, each beyond the one before it, are no chance.
-const SWEEP_MIN: u64 = 5;
+pub(super) const SWEEP_MIN: u64 = 5;
 
 /// A region of a file that is read at random.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Region {
     /// The lowest page that was read, and the one behind the highest.
     low: u64,
     high: u64,
-    /// Each read was above those before it, or each below.
+    /// Each read ended no lower than those before it, or each began no higher.
     up: bool,
     down: bool,
     pub(super) paid_ns: u64,
@@ -47,8 +47,8 @@ impl Region {
     /// A random read of `pages`, the file's `nth`, has paid so much.
     pub(super) fn paid(&mut self, pages: Extent, wait_ns: u64, nth: u64) {
         let first = self.count == 0;
-        self.up = first || self.up && pages.start.0 >= self.high;
-        self.down = first || self.down && pages.end().0 <= self.low;
+        self.up = first || self.up && pages.end().0 >= self.high;
+        self.down = first || self.down && pages.start.0 <= self.low;
         self.count += 1;
         self.pages_read += pages.count.0;
         self.low = if first { pages.start.0 } else { self.low.min(pages.start.0) };
@@ -60,6 +60,11 @@ impl Region {
     /// Whether its reader went through it, up or down: what is left of it lies behind him.
     pub(super) fn swept(&self) -> bool {
         self.count >= SWEEP_MIN && (self.up || self.down)
+    }
+
+    /// Whether all its reads went upwards, or all down.
+    pub(super) fn went(&self, up: bool) -> bool {
+        if up { self.up } else { self.down }
     }
 
     /// From its lowest read to its highest, and a little beyond.
@@ -84,7 +89,7 @@ mod tests {
         let four = [5000, 6000, 7000, 8000];
         assert_eq!(after(&four).surroundings(), Extent::between(PageIndex(3500), PageIndex(9501)));
         let swept = |fifth: u64| after(&[&four[..], &[fifth]].concat()).swept();
-        assert_eq!([8100, 5500, 8000].map(swept), [true, false, false]);
+        assert_eq!([8100, 5500, 8000].map(swept), [true, false, true], "the last page may be read again");
         assert!(!after(&four).swept() && after(&[9, 8, 7, 6, 5]).swept());
     }
 }

@@ -336,7 +336,7 @@ fn ends_that_come_in_a_quarter_of_a_wait_are_not_left_out() {
     let bought = |page_ns: u64| {
         let mut density = Density::default();
         let price = |region: Extent| (region.count.0, 30_000_000 + region.count.0 * page_ns);
-        let reads = [1100, 1200, 1300, 2100, 2200, 3080].map(|page| Extent::new(262_144 + page, 4));
+        let reads = [1200, 1100, 1300, 2200, 2100, 3080].map(|page| Extent::new(262_144 + page, 4));
         let bought = |read| density.reads(read, 30_000_000, 1 << 22, FREELY, price).map(|bought| bought.0);
         reads.map(bought)[5].map(|region| (region.start.0 - 262_144, region.count.0))
     };
