@@ -22,7 +22,7 @@
 //! | R8 gaps | runs of a stride nearer than what one latency carries are fetched as one; who goes from run to run, always up or always down and so near, reads on through what lies between | stride/strides.rs, devices/crawls.rs, streams/hops.rs | device timed; else apart |
 //! | R9 lengths | a window is cut to, or raised to, where most was used by runs that ended, or were left by who does not come back, and to where its reader has looked ahead, as who copies memory does; who goes from run to run has little ahead where that costs no wait, and what was not sent of a run is taken back when he leaves it | windows/{lengths,runs,alone}.rs, streams/{ends,look}.rs | ends of runs, reads |
 //! | R10 in step | waiting seeds are opened when half of those before them went on, but not by who reads on at once | windows/in_step.rs | reads |
-//! | R11 density | a region read at random is bought when the waits in it (its rent) come to half of its price; sooner where regions like it filled, or beside what was bought. A small file is bought whole when those before it, or its own rent, came to their price; where files were read through, the rest of one comes with its first read. Not what one reader has gone through in order, nor what lies behind who goes one way, nor where what was bought before did not pay | regions/{rent,density,going,grids,fills,beside,worn,wholes,through,account}.rs | timed reads |
+//! | R11 density | a region read at random is bought when the waits in it (its rent) come to half of its price; sooner where regions like it filled, or beside what was bought. A small file is bought whole when those before it, or its own rent, came to their price; where files were read through, the rest of one comes with its first read; and so does what lies around a read nearer and nearer to those before. Not what one reader has gone through in order, nor what lies behind who goes one way, nor where what was bought before did not pay | regions/{rent,density,going,grids,fills,beside,near,worn,wholes,through,account}.rs | timed reads |
 //! | R12 thrash | an arrived page that is gone at its read halves its stream, and many of them take an eighth off the memory believed in. What a stream that was hit has ahead beyond its new share is given up. While much is lost unread, little but long runs is fetched ahead of | memory/{losses,trials}.rs | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, what waits have paid for, and on a head enough to make each way worth while; who reads more has more of it; no stream has more than keeps its device busy, in requests as large as bring most | memory/shares.rs, windows/reach.rs, devices/sizes.rs | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it | plan.rs | reads |
@@ -85,6 +85,7 @@ use memory::losses::GIVEN_UP_MAX;
 use memory::trials::Trials;
 use regions::account::Account;
 use regions::density::Density;
+use regions::near::Near;
 use regions::wholes::Visits;
 use requests::queue::{Queue, Turn, Wanted};
 use streams::expected::Expected;
@@ -120,6 +121,8 @@ struct File {
     seeds: Seeds,
     /// Where do reads at random fall thick (R11)?
     density: Density,
+    /// What came of fetching around reads that were near to one another (R11)?
+    near: Near,
     /// Whether what is bought there pays for itself (R11).
     account: Account,
     /// In how many places it was read (R11).
@@ -396,6 +399,7 @@ impl Wave {
             expected: Expected::default(),
             seeds: Seeds::default(),
             density: Density::default(),
+            near: Near::default(),
             account: Account::default(),
             visits: Visits::default(),
             runs: Runs::default(),

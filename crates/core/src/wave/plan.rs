@@ -449,6 +449,10 @@ impl Wave {
         if missing > 0 && self.buy_whole(now, id, pages) {
             return;
         }
+        if missing > 0 && self.bring_near(now, id, sid, pages) {
+            self.rent(now, id, pages);
+            return;
+        }
         let f = &self.files[&id];
         let n = pages.count.0;
         let cap = self.share();

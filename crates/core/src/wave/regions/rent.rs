@@ -107,6 +107,19 @@ impl Wave {
                 f.table.set(PageBit::Mark, Extent::new(page, 1));
             }
         }
+        self.bring_all(now, id, pages, region, why);
+    }
+
+    /// R11: fetches all of these pages because of a read, without a mark.
+    pub(in crate::wave) fn bring_all(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        region: Extent,
+        why: Why,
+    ) {
+        let Some(f) = self.files.get(&id) else { return };
         self.ledger.died(region.count.0 - f.table.resident(region).0);
         self.touch_leaves(id, region);
         self.explain(now, id, pages, whole(region), Pattern::Cluster, why);
