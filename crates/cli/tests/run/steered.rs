@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// Copies what is to be started, in a process of its own: a child that another test forks meanwhile would have it open for writing, so that it could not be.
+fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+}
+
 #[test]
 fn what_is_read_is_told_and_off_switches_it_off() {
     let place = Place::new();
@@ -93,7 +98,7 @@ fn a_setuid_program_runs_unchanged_and_is_named() {
     let place = Place::new();
     let command: Vec<String> = if is_root() {
         let program = place.path("other");
-        fs::copy("/bin/cat", &program).unwrap();
+        copy_program(Path::new("/bin/cat"), &program);
         std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
         vec![program.to_str().unwrap().into()]
@@ -119,7 +124,7 @@ fn a_copied_binary_carries_its_library() {
     let mut place = Place::new();
     let elsewhere = place.path("else where");
     fs::create_dir(&elsewhere).unwrap();
-    fs::copy(&place.bowwave, elsewhere.join("bw")).unwrap();
+    copy_program(&place.bowwave, &elsewhere.join("bw"));
     place.bowwave = elsewhere.join("bw");
     for cache in [place.path("cache"), "/dev/null/nowhere".into()] {
         let json = place.path("report.json");

@@ -475,7 +475,7 @@ impl Wave {
         if ahead > 0 {
             let Some(s) = self.streams.get_mut(sid) else { return };
             s.ahead = ahead;
-            if let Some(f) = self.files.get_mut(&id).filter(|_| others) {
+            if let Some(f) = self.files.get_mut(&id).filter(|_| others && rest.is_none()) {
                 f.runs.guessed();
             }
             let Some(s) = self.streams.get_mut(sid) else { return };
