@@ -9,6 +9,7 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
+use crate::wave::devices::device::Device;
 use crate::wave::devices::glides::is_way;
 use crate::wave::memory::shares::{AHEAD_MIN, first_window};
 use crate::wave::requests::queue::Queue;
@@ -352,7 +353,9 @@ impl Wave {
             .rev()
             .take_while(|a| a.0 >= began)
             .any(|&(_, file, arrived)| file == latest.file && !arrived.intersection(pages).is_empty());
-        let latency = self.queues.get(&device).and_then(|q| q.device.latency()).unwrap_or_default();
+        let device = self.queues.get(&device).map(|queue| &queue.device);
+        let latency = device.and_then(Device::latency).unwrap_or_default();
+        let carrying = device.map_or(0, |device| device.carrying_ns(pages.count.bytes().0));
         if latest.believed && !late && 2 * took.0 > latency.0 {
             self.thrashed(now, sid, pages);
             return;
@@ -360,7 +363,6 @@ impl Wave {
         if latest.late || late {
             self.counters.pages_late += pages.count.0;
         }
-        let carrying = self.queues.get(&device).map_or(0, |q| q.device.carrying_ns(pages.count.bytes().0));
         let Some(s) = self.streams.get_mut(sid) else { return };
         s.pace.served(now);
         if s.reads > 1 && is_way(took, carrying, latency.0) {
@@ -453,29 +455,12 @@ impl Wave {
             self.rent(now, id, pages);
             return;
         }
-        let f = &self.files[&id];
         let n = pages.count.0;
-        let cap = self.share();
-        let wait = self.wait_pages(f);
-        let enough = self.streams.get(sid).and_then(|s| self.enough_between_runs(f, s)).unwrap_or(u64::MAX);
-        // Where looks are believed (R9) nothing is fetched in vain to find longer runs: the look will tell.
-        let longest = if f.runs.believe_looks() { f.runs.telling().longest().saturating_sub(n) } else { cap };
-        let own = f.runs.telling().promise(n, PageCount(cap.min(longest)), wait);
-        let others = own.is_none() && f.runs.believe_others();
-        let known = if others { self.ended.by(Way::Up).promise(n, PageCount(cap), wait) } else { own };
-        let rest = if pages.start.0 == 0 { self.rest_of_file(f, n) } else { None };
-        let (ahead, why, pattern) = match (rest, known) {
-            (Some(rest), _) => (rest, Why("R11 files here are read through"), Pattern::Initial),
-            (_, Some(w)) if w.0 > 0 => (w.0.min(enough), Why("R9 runs here went on"), Pattern::Initial),
-            _ if f.said.in_order() || pages.start.0 == 0 && known.is_none() => {
-                (first_window(n), Why("R1 start"), Pattern::Initial)
-            }
-            _ => (0, Why("R11"), Pattern::Cluster),
-        };
+        let (ahead, why, pattern, guessed) = self.first_ahead(sid, pages);
         if ahead > 0 {
             let Some(s) = self.streams.get_mut(sid) else { return };
             s.ahead = ahead;
-            if let Some(f) = self.files.get_mut(&id).filter(|_| others && rest.is_none()) {
+            if let Some(f) = self.files.get_mut(&id).filter(|_| guessed) {
                 f.runs.guessed();
             }
             let Some(s) = self.streams.get_mut(sid) else { return };
@@ -493,6 +478,35 @@ impl Wave {
         // Where nothing goes on any more he pays rent in spite of runs that ended: what he reads may be thick.
         if missing > 0 {
             self.rent(now, id, pages);
+        }
+    }
+
+    /// R1, R9, R11: pages that are fetched behind the first read of a stream, why, and whether that is a guess by runs of other files.
+    fn first_ahead(&self, sid: StreamId, pages: Extent) -> (u64, Why, Pattern, bool) {
+        let nothing = (0, Why("R11"), Pattern::Cluster, false);
+        let Some(s) = self.streams.get(sid) else { return nothing };
+        let f = &self.files[&s.file];
+        let n = pages.count.0;
+        if pages.start.0 == 0
+            && let Some(rest) = self.rest_of_file(f, n)
+        {
+            return (rest, Why("R11 files here are read through"), Pattern::Initial, false);
+        }
+        let (cap, wait) = (self.share(), self.wait_pages(f));
+        // Where looks are believed (R9) nothing is fetched in vain to find longer runs: the look will tell.
+        let longest = if f.runs.believe_looks() { f.runs.telling().longest().saturating_sub(n) } else { cap };
+        let own = f.runs.telling().promise(n, PageCount(cap.min(longest)), wait);
+        let others = own.is_none() && f.runs.believe_others();
+        let known = if others { self.ended.by(Way::Up).promise(n, PageCount(cap), wait) } else { own };
+        match known {
+            Some(w) if w.0 > 0 => {
+                let ahead = self.enough_between_runs(f, s).map_or(w.0, |enough| w.0.min(enough));
+                (ahead, Why("R9 runs here went on"), Pattern::Initial, others)
+            }
+            _ if f.said.in_order() || pages.start.0 == 0 && known.is_none() => {
+                (first_window(n), Why("R1 start"), Pattern::Initial, others)
+            }
+            _ => nothing,
         }
     }
 

@@ -350,6 +350,7 @@ pub(in crate::wave) struct Queue {
     pub(in crate::wave) ahead: Line,
     /// What files of it that were left say of the next (R11).
     pub(in crate::wave) wholes: Wholes,
+    /// Whether those were read from begin to end (R11).
     pub(in crate::wave) through: Through,
     /// Readers that wait for the device.
     pub(in crate::wave) waiting: BTreeSet<u32>,

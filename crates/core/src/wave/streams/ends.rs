@@ -4,10 +4,10 @@
 //! run of 256 pages, 400 fetched ahead; its reader    jumps over its mark into those 400     ended: 256 is a witness (R9)
 //!                                                    begins elsewhere, and is not back for long   ended by the sweep (sweep.rs)
 //! runs of 8 pages here and there; two were left      the next is asked for no farther (R9)
-//!                                three were left    each counts as ended when its reader leaves the next   (R9)
+//!                                three were left    each counts as ended when its reader leaves the next   (R9),
+//!                                                   and what was not sent for it is not wanted from when he leaves it
 //!                                one in four was     they still do
 //!                                taken up again
-//!                                                and what was not sent for it when he leaves it is not wanted
 //! run left at page 256; its reader comes back        to 256, and takes it up
 //!                                                    to 400, or to 200              it is another: none comes back here (R9)
 //! by turns: two of five were taken up again          none does before the sweep finds it
@@ -109,7 +109,7 @@ impl Wave {
         let came_at = core::mem::replace(&mut latest.came_at, pages.start);
         let was_in = latest.stream;
         let Some(f) = self.files.get_mut(&id) else { return };
-        if let Some(sid) = latest.stream
+        if let Some(sid) = was_in
             && let Some((before, came_at)) = f.runs.is_left(sid, came_at)
             && let Some(s) = self.streams.get_mut(before)
         {
@@ -136,11 +136,10 @@ impl Wave {
     fn let_go(&mut self, sid: StreamId) {
         let Some(s) = self.streams.get_mut(sid).filter(|s| s.course == Course::Forward) else { return };
         let Some(f) = self.files.get(&s.file) else { return };
-        let ahead = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
         if let Some(queue) = self.queues.get_mut(&f.device) {
-            queue.let_go(sid, s.file, ahead);
+            queue.let_go(sid, s.file, Extent::between(PageIndex(s.next), PageIndex(s.frontier)));
         }
-        s.frontier = f.table.holes(ahead).next().map_or(s.frontier, |hole| hole.start.0);
+        s.frontier = fetched_up_to(f, s);
     }
 
     /// R9: a run of so many pages ended. It says how far others go, there and elsewhere.
@@ -278,9 +277,16 @@ impl Wave {
     }
 }
 
-/// Where the first run of a stride begins that is neither there nor on its way.
+/// Where the first page ahead of a stream that goes up, or the first run of a stride, begins that is neither there nor on its way.
 fn fetched_up_to(f: &File, s: &Stream) -> u64 {
-    let Course::Stride { period, run } = s.course else { return s.next };
+    let (period, run) = match s.course {
+        Course::Stride { period, run } => (period, run),
+        Course::Forward => {
+            let ahead = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
+            return f.table.holes(ahead).next().map_or(s.frontier, |hole| hole.start.0);
+        }
+        Course::Seed | Course::Backward => return s.next,
+    };
     let starts = core::iter::successors(Some(s.next), |at| at.checked_add_signed(period));
     let asked_for = starts.take_while(|&at| at < f.end && at.abs_diff(s.next) <= s.out());
     let missing = |at: &u64| f.table.resident(Extent::new(*at, run)).0 < run;

@@ -138,7 +138,8 @@ impl Wave {
         let share = self.share_asked_for(f);
         let by = |lengths: &Lengths| lengths.promise(came, PageCount(share), self.wait_pages(f));
         let may_end = || self.may_end(f, s, own, came, PageCount(share)).filter(|w| w.0 < target);
-        let known = by(own).or_else(|| by(others)).or_else(may_end).filter(|_| !self.goes_through(f, s));
+        let ends = || by(own).or_else(|| by(others)).or_else(may_end);
+        let known = if self.goes_through(f, s) { None } else { ends() };
         match known {
             _ if s.to_look() > 0 && (f.runs.believe_looks() || s.to_look() <= target.max(self.unit(f))) => {
                 (target, why) = (s.to_look(), Why(LOOKED));
