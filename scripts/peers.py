@@ -1,4 +1,4 @@
-"""Mounts of a bucket, side by side: bowwave, rclone and s3fs, one server, 25 ms before each answer. Run by ./x peers.
+"""Mounts of a bucket, side by side: bowwave, rclone, s3fs and mountpoint-s3, one server, 25 ms before each answer. Run by ./x peers.
 
 The server is a small S3 of our own on loopback: it lists, tells heads, serves ranges, waits, and counts. A peer that is not
 installed is left out, and said so. Each cell: seconds, requests, bytes moved per byte used, of the median of three runs, peers turn
@@ -9,9 +9,10 @@ there, or cannot serve, has failed.
 import argparse
 import contextlib
 import dataclasses
-import http.server
+import hashlib
 import json
 import mmap
+import multiprocessing
 import os
 import pathlib
 import random
@@ -25,122 +26,131 @@ import time
 import urllib.parse
 
 KIB, MIB = 1 << 10, 1 << 20
-OBJECT_BYTES = 64 * MIB
+OBJECT_BYTES = 512 * MIB
+BEGIN = 8 * MIB
+SERVERS = 16
+BUCKET = "bench"
 GROUP = pathlib.Path("/sys/fs/cgroup/memory/bowwave-peers")
 
 
 class Counts:
-    """What the server was asked since the last look."""
+    """What the servers were asked since the last look, and sent."""
 
     def __init__(self):
-        self.lock, self.gets, self.sent = threading.Lock(), 0, 0
+        self.both = multiprocessing.Array("Q", 2)
 
     def add(self, gets, sent):
         """An answer, or a piece of one."""
-        with self.lock:
-            self.gets, self.sent = self.gets + gets, self.sent + sent
+        with self.both.get_lock():
+            self.both[0] += gets
+            self.both[1] += sent
 
     def take(self):
         """Reads and clears them."""
-        with self.lock:
-            told = self.gets, self.sent
-            self.gets = self.sent = 0
+        with self.both.get_lock():
+            told = tuple(self.both)
+            self.both[0] = self.both[1] = 0
         return told
 
 
 def server(root, delay_s, counts):
-    """An S3 that serves the files of ROOT/BUCKET, each answer DELAY_S late."""
+    """An S3 that serves the files of ROOT/BUCKET, each answer DELAY_S late.
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    Sixteen processes take what comes, and heads are read and written by hand: in one interpreter sixty connections wait for one another longer
+    than the delay is, and Python's own server takes half a millisecond for a head.
+    """
+
+    class Handler(socketserver.StreamRequestHandler):
         disable_nagle_algorithm = True  # a small body would wait 40 ms for the acknowledgement of its head
 
-        def log_message(self, *_):
-            pass
+        def handle(self):
+            with contextlib.suppress(OSError):  # who asked has gone
+                while line := self.rfile.readline():
+                    method, target, _ = line.decode().split(" ", 2)
+                    wanted = None
+                    while (header := self.rfile.readline().strip()):
+                        if header[:6].lower() == b"range:":
+                            wanted = header[6:].strip().decode()
+                    time.sleep(delay_s)
+                    self.answer(method, urllib.parse.urlsplit(target), wanted)
 
-        def reply(self, status, headers, body=b""):
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+        def reply(self, status, headers, length, body=b""):
+            head = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "Content-Length": length}.items())
+            self.connection.sendall(f"HTTP/1.1 {status} .\r\n{head}\r\n".encode() + body)
 
-        def do_HEAD(self):
-            self.do_GET()
-
-        def do_GET(self):
-            time.sleep(delay_s)
-            url = urllib.parse.urlsplit(self.path)
+        def answer(self, method, url, wanted):
             path = pathlib.Path(root, urllib.parse.unquote(url.path).lstrip("/"))
             if path.is_dir() and len(path.relative_to(root).parts) == 1:
-                return self.list(path, dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True)))
+                text = listing(path, dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True)))
+                return self.reply(200, {"Content-Type": "application/xml"}, len(text), text if method == "GET" else b"")
             if not path.is_file():
-                return self.reply(404, {"Content-Type": "application/xml"}, b"<Error><Code>NoSuchKey</Code></Error>")
+                text = b"<Error><Code>NoSuchKey</Code></Error>"
+                return self.reply(404, {"Content-Type": "application/xml"}, len(text), text if method == "GET" else b"")
             size = path.stat().st_size
             headers = {
-                "ETag": f'"{path.name}-{size}"',
+                "ETag": f'"{tag(path)}"',
                 "Last-Modified": "Sat, 21 Nov 2026 12:00:00 GMT",
                 "Accept-Ranges": "bytes",
                 "Content-Type": "application/octet-stream",
             }
             first, last, status = 0, size - 1, 200
-            if wanted := self.headers.get("Range"):
+            if wanted:
                 begin, _, end = wanted.removeprefix("bytes=").partition("-")
                 first, last, status = int(begin), min(int(end or size - 1), size - 1), 206
                 headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(last + 1 - first)}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command == "HEAD":
+            self.reply(status, headers, last + 1 - first)
+            if method == "HEAD":
                 return None
-            self.wfile.flush()
             counts.add(1, 0)
-            try:
-                with path.open("rb") as file:
-                    while first <= last:
-                        sent = os.sendfile(self.connection.fileno(), file.fileno(), first, min(last + 1 - first, MIB))
-                        counts.add(0, sent)
-                        first += sent
-            except OSError:
-                self.close_connection = True  # who asked has gone
+            with path.open("rb") as file:
+                while first <= last:
+                    sent = os.sendfile(self.connection.fileno(), file.fileno(), first, min(last + 1 - first, MIB))
+                    counts.add(0, sent)
+                    first += sent
             return None
 
-        def list(self, bucket, query):
-            if "location" in query:
-                return self.reply(200, {"Content-Type": "application/xml"}, b"<LocationConstraint>us-east-1</LocationConstraint>")
-            prefix, inside, folders = query.get("prefix", ""), [], set()
-            for path in sorted(bucket.rglob("*")):
-                key = str(path.relative_to(bucket))
-                if not path.is_file() or not key.startswith(prefix):
-                    continue
-                rest = key[len(prefix) :]
-                if query.get("delimiter") == "/" and "/" in rest:
-                    folders.add(prefix + rest.split("/")[0] + "/")
-                    continue
-                size = path.stat().st_size
-                inside.append(
-                    f"<Contents><Key>{key}</Key><LastModified>2026-11-21T12:00:00.000Z</LastModified>"
-                    f"<ETag>&quot;{path.name}-{size}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
-                )
-            inside += [f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in sorted(folders)]
-            text = (
-                '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-                f"<Name>{bucket.name}</Name><Prefix>{prefix}</Prefix><MaxKeys>1000</MaxKeys><KeyCount>{len(inside)}</KeyCount>"
-                f"<IsTruncated>false</IsTruncated>{''.join(inside)}</ListBucketResult>"
-            )
-            return self.reply(200, {"Content-Type": "application/xml"}, text.encode())
-
-    class Threading(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    class Threading(socketserver.ThreadingTCPServer):
         daemon_threads, request_queue_size = True, 512
 
         def handle_error(self, *_):
             pass
 
     listening = Threading(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    for _ in range(SERVERS):
+        multiprocessing.get_context("fork").Process(target=listening.serve_forever, daemon=True).start()
     return listening.server_address[1]
+
+
+def tag(path):
+    """The ETag of an object: one that ends in a number after a dash would be taken to have come in so many parts."""
+    return hashlib.md5(f"{path.name} {path.stat().st_size}".encode()).hexdigest()
+
+
+def listing(bucket, query):
+    """What BUCKET holds, as QUERY asks for it."""
+    if "location" in query:
+        return b"<LocationConstraint>us-east-1</LocationConstraint>"
+    prefix, inside, folders = query.get("prefix", ""), [], set()
+    for path in sorted(bucket.rglob("*")):
+        key = str(path.relative_to(bucket))
+        if not path.is_file() or not key.startswith(prefix):
+            continue
+        rest = key[len(prefix) :]
+        if query.get("delimiter") == "/" and "/" in rest:
+            folders.add(prefix + rest.split("/")[0] + "/")
+            continue
+        size = path.stat().st_size
+        inside.append(
+            f"<Contents><Key>{key}</Key><LastModified>2026-11-21T12:00:00.000Z</LastModified>"
+            f"<ETag>&quot;{tag(path)}&quot;</ETag><Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        )
+    inside += [f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in sorted(folders)]
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        f"<Name>{bucket.name}</Name><Prefix>{prefix}</Prefix><MaxKeys>1000</MaxKeys><KeyCount>{len(inside)}</KeyCount>"
+        f"<IsTruncated>false</IsTruncated>{''.join(inside)}</ListBucketResult>"
+    )
+    return text.encode()
 
 
 def in_turn(starts, step, count):
@@ -150,11 +160,10 @@ def in_turn(starts, step, count):
 
 @dataclasses.dataclass
 class Row:
-    """The reads of each thread: (offset, bytes); how they are made; how often the object repeats itself; the memory there is."""
+    """The reads of each thread: (offset, bytes); how they are made; the memory there is."""
 
     threads: list
     mapped: bool = False
-    times: int = 1
     memory: int = 0
 
 
@@ -170,28 +179,29 @@ def members(count, size):
 
 
 def patterns():
-    """Name to its reads."""
+    """Name to its reads. All begin 8 MiB into the object, and streams are 32 MiB apart where there is room."""
     rows = {name: Row(threads) for name, threads in plain().items()}
-    rows["mapped load"] = Row([in_turn([0], MIB, 32)], mapped=True)
-    rows["64 readers, 128 MiB"] = Row([in_turn([n * 4 * MIB], 64 * KIB, 64) for n in range(64)], times=4, memory=128 * MIB)
+    rows["mapped load"] = Row([in_turn([BEGIN], MIB, 32)], mapped=True)
+    rows["64 readers, 128 MiB"] = Row([in_turn([n * 8 * MIB], 64 * KIB, 64) for n in range(64)], memory=128 * MIB)
     return rows
 
 
 def plain():
     """Name to the reads of each thread, made by pread on one descriptor: (offset, bytes)."""
     shuffled = random.Random(7)
-    swapped = [n ^ 1 for n in range(128)]
-    footer = [(OBJECT_BYTES - 64 * KIB, 64 * KIB)] + [(n * 6 * MIB + k * 256 * KIB, 256 * KIB) for n in range(6) for k in range(4)]
+    end = BEGIN + 16 * MIB
+    columns = [(BEGIN + n * 8 * MIB, 512 * KIB) for n in range(8)]
     return {
-        "in order": [in_turn([0], 128 * KIB, 128)],
-        "2 streams": [in_turn([0, 32 * MIB], 128 * KIB, 64)],
-        "8 streams": [in_turn([n * 8 * MIB for n in range(8)], 128 * KIB, 16)],
-        "32 streams": [in_turn([n * 2 * MIB for n in range(32)], 64 * KIB, 8)],
-        "reverse": [[(OBJECT_BYTES - (n + 1) * 128 * KIB, 128 * KIB) for n in range(128)]],
-        "swapped": [[(n * 128 * KIB, 128 * KIB) for n in swapped]],
-        "16 threads": [in_turn([n * 4 * MIB], 128 * KIB, 8) for n in range(16)],
-        "random 4K": [[(shuffled.randrange(OBJECT_BYTES // 4096) * 4096, 4096) for _ in range(40)]],
-        "footer, columns": [footer],
+        "in order": [in_turn([BEGIN], 128 * KIB, 128)],
+        "2 streams": [in_turn([BEGIN, BEGIN + 32 * MIB], 128 * KIB, 64)],
+        "8 streams": [in_turn([BEGIN + n * 32 * MIB for n in range(8)], 128 * KIB, 16)],
+        "32 streams": [in_turn([BEGIN + n * 15 * MIB for n in range(32)], 64 * KIB, 8)],
+        "reverse": [[(end - (n + 1) * 128 * KIB, 128 * KIB) for n in range(128)]],
+        "64K every 1M": [[(BEGIN + n * MIB, 64 * KIB) for n in range(64)]],
+        "swapped": [[(BEGIN + (n ^ 1) * 128 * KIB, 128 * KIB) for n in range(128)]],
+        "16 threads": [in_turn([BEGIN + n * 31 * MIB], 128 * KIB, 8) for n in range(16)],
+        "random 4K": [[(BEGIN + shuffled.randrange(200 * MIB // 4096) * 4096, 4096) for _ in range(32)]],
+        "footer, columns": [[(OBJECT_BYTES - 8, 8), (OBJECT_BYTES - 64 * KIB, 64 * KIB), *columns]],
         "zip members": [members(48, 256 * KIB)],
     }
 
@@ -216,8 +226,7 @@ def play(path, row, truth):
     def read(reads):
         for offset, count in reads:
             try:
-                at = offset % OBJECT_BYTES
-                same = bytes_at(offset, count) == truth[at : at + count]
+                same = bytes_at(offset, count) == truth[offset : offset + count]
             except OSError:
                 same = False
             if not same:
@@ -274,17 +283,17 @@ def play_apart(path, row, truth):
     return json.loads(text) if text else (0.0, 1, 1)
 
 
-def peers(bowwave, port, home):
-    """Name to the command that mounts bucket `b` on a directory, and stays."""
+def peers(bowwave, mountpoint, port, home):
+    """Name to the command that mounts the bucket on a directory, and stays."""
     endpoint = f"http://127.0.0.1:{port}"
-    found = {"bowwave": lambda at: [bowwave, "mount", "s3://b", at, "--endpoint", endpoint, "--anonymous"]}
+    found = {"bowwave": lambda at: [bowwave, "mount", f"s3://{BUCKET}", at, "--endpoint", endpoint, "--anonymous"]}
     config = home / "rclone.conf"
     config.write_text(
         f"[t]\ntype = s3\nprovider = Other\naccess_key_id = k\nsecret_access_key = s\nendpoint = {endpoint}\nregion = us-east-1\n"
         "force_path_style = true\n"
     )
     if shutil.which("rclone"):
-        base = ["rclone", "--config", str(config), "mount", "t:b"]
+        base = ["rclone", "--config", str(config), "mount", f"t:{BUCKET}"]
         found["rclone"] = lambda at: [*base, at, "--read-only", "--allow-non-empty"]
         found["rclone full"] = lambda at: [
             *base, at, "--read-only", "--vfs-cache-mode", "full", "--cache-dir", tempfile.mkdtemp(dir=home)
@@ -296,10 +305,12 @@ def peers(bowwave, port, home):
     password.chmod(0o600)
     if shutil.which("s3fs"):
         found["s3fs"] = lambda at: [
-            "s3fs", "b", at, "-f", "-o", f"passwd_file={password}", "-o", f"url={endpoint}", "-o", "use_path_request_style,ro",
+            "s3fs", BUCKET, at, "-f", "-o", f"passwd_file={password}", "-o", f"url={endpoint}", "-o", "use_path_request_style,ro",
         ]
     else:
         print("skipped: s3fs is not installed (apt-get install s3fs)", file=sys.stderr)
+    if mountpoint:
+        found["mountpoint"] = lambda at: [mountpoint, BUCKET, at, endpoint, "2048"]
     return found
 
 
@@ -333,29 +344,30 @@ def main():
     """Plays every pattern under every peer, cold, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bowwave", default="target/release/bowwave")
+    parser.add_argument("--mountpoint", metavar="BINARY", help="mountpoint-s3 as scripts/mountpoint builds it")
     parser.add_argument("--delay-ms", type=float, default=25)
     parser.add_argument("--only", help="patterns with this in their name")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each cell, peers turn and turn about; the median is shown")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bowwave-peers-") as made:
         home = pathlib.Path(made)
-        truth = random.Random(1).randbytes(OBJECT_BYTES)
-        (home / "root" / "b").mkdir(parents=True)
+        (home / "root" / BUCKET).mkdir(parents=True)
         counts = Counts()
-        port = server(home / "root", args.delay_ms / 1000, counts)
-        found = peers(args.bowwave, port, home)
+        port = server(home / "root", args.delay_ms / 1000, counts)  # before there is much to fork
+        chance = random.Random(1)
+        truth = b"".join(chance.randbytes(MIB) for _ in range(OBJECT_BYTES // MIB))
+        found = peers(args.bowwave, args.mountpoint, port, home)
         at = home / "at"
         at.mkdir()
         chosen = {name: reads for name, reads in patterns().items() if not args.only or args.only in name}
-        for number, row in enumerate(chosen.values()):
-            with (home / "root" / "b" / f"o{number}").open("wb") as file:
-                for _ in range(row.times):
-                    file.write(truth)
+        (home / "object").write_bytes(truth)
+        for number in range(len(chosen)):
+            os.link(home / "object", home / "root" / BUCKET / f"o{number}")
         print("| pattern | " + " | ".join(f"{peer}: s, requests, bytes per byte" for peer in found) + " |")
         print("|---|" + "---|" * len(found))
         for number, (name, row) in enumerate(chosen.items()):
             path = at / f"o{number}"
-            (home / "root" / "b" / path.name).read_bytes()  # or whoever comes first pays for memory that the host has not given yet
+            (home / "root" / BUCKET / path.name).read_bytes()  # or whoever comes first pays for memory that the host has not given yet
             runs = {peer: [] for peer in found}
             for _ in range(args.rounds):
                 for peer, command in found.items():
