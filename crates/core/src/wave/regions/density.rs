@@ -24,6 +24,16 @@
 //! downwards, is not: what is left of it lies behind him, and what lies before him is read through where that pays (hops.rs). A head buys it
 //! even so, to whom a hop is a way, but for what lies behind who goes one way through the file (going.rs).
 //!
+//! What those before were like says nothing of a reader who has gone on to something else. So regions are bought at their first read only while no
+//! more than 4 MiB are still to be read of such, if they are like those before.
+//!
+//! ```text
+//! 40 clusters of 1 MiB, 192 of 256 pages read of each     the next is bought at its first read: 192 to read
+//!   48 blocks of 4 pages are read of it                   nothing to read
+//! one read in each of 60 places elsewhere                 192 more each, some of it forgiven for clusters that end meanwhile: the seventh is not
+//!                                                         bought so any more, and pays for itself as the first did
+//! ```
+//!
 //! A price reckoned with a guess is not believed. Where nothing was carried yet, three reads that gather in two quarters of a region buy
 //! the part around the last of them once the rent of the whole comes to half of its price, 4 MiB: it says what the device carries, and when it
 //! has arrived the whole is looked at again.
@@ -71,6 +81,11 @@ const NEW_DEAR: (u64, u64) = (3, 4);
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB, and no more than a quarter of what memory
 /// holds; each page read out of them lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
+/// Regions are bought at their first read, as their like filled, while no more than so many pages are still to be read of such, 4 MiB, or none: he
+/// who has gone on to read elsewhere at random shows it with the first of them, and not after dozens.
+const AT_ONCE_MAX: u64 = 1024;
+/// One page in so many that were read of a region that filled is forgiven beside.
+const FORGIVEN: u64 = 8;
 /// Pages of the part that is bought to learn what the device carries,
 const PART: u64 = 1024;
 /// why,
@@ -150,6 +165,8 @@ pub(crate) struct Density {
     part_next: u64,
     /// Pages of regions bought thin, less [`THICK`] for each that was read since.
     thin: u64,
+    /// Pages still to be read of regions bought at their first read, if they are like those before.
+    at_once: u64,
     /// Regions that have not ended, and the read that touched them when they got in line.
     line: VecDeque<(u64, Key)>,
     fills: Fills,
@@ -310,7 +327,8 @@ impl Density {
         // Pages that are still to be read of it, if it is like those before, and the waits that they would cost.
         let left = self.fills.pages(grid).saturating_sub(region.pages_read - pages.count.0);
         let waits_ns = (left * region.count / region.pages_read.max(1)).saturating_mul(wait_ns);
-        let proved = fills && waits_ns >= WORTH * price_ns;
+        let vouched = self.at_once == 0 || self.at_once + self.fills.pages(grid) <= AT_ONCE_MAX;
+        let proved = fills && vouched && waits_ns >= WORTH * price_ns;
         let is_thin = thick == THICK_FIRST && region.pages_read * THICK < whole.count.0;
         let thin = if is_thin && !proved { missing } else { 0 };
         let tells = is_thin && gathers && spread >= PART_QUARTERS && grids::pages(grid) > PART;
@@ -347,7 +365,12 @@ impl Density {
             region.paid_ns = 0;
         }
         self.thin += thin;
-        if !offer.proved || !terms.gaps_are_cheap {
+        if !offer.proved {
+            return extent;
+        }
+        (region.at_once, region.to_read) = (true, self.fills.pages(key.0));
+        self.at_once += region.to_read;
+        if !terms.gaps_are_cheap {
             return extent;
         }
         self.widened(key, terms.most.saturating_sub(extent.count.0), terms.end_of_file)
@@ -408,6 +431,8 @@ impl Density {
         for n in (first..=last).filter(|&n| n != number) {
             let region = self.regions.entry((grid, n)).or_default();
             (region.bought, region.beside, region.last) = (true, true, now);
+            (region.at_once, region.to_read) = (true, self.fills.pages_beside(grid));
+            self.at_once += region.to_read;
             if !core::mem::replace(&mut region.in_line, true) {
                 self.line.push_back((now, (grid, n)));
             }
@@ -443,6 +468,10 @@ impl Density {
                 region.pages_read += pages;
                 region.last = self.reads;
                 self.thin = self.thin.saturating_sub(if region.thin { THICK * pages } else { 0 });
+                if region.at_once {
+                    self.at_once = self.at_once.saturating_sub(pages);
+                    region.to_read = region.to_read.saturating_sub(pages);
+                }
             }
         }
     }
@@ -501,6 +530,9 @@ impl Density {
             let (pages_read, beside) = (region.pages_read, region.beside);
             self.fills.ended(grid, pages_read, beside);
             if Fills::counts_in_a_row(grid, pages_read) {
+                // What is left of it was not to be read, and a little more is forgiven: what others had beyond it was not counted.
+                let forgiven = core::mem::take(&mut region.to_read) + pages_read / FORGIVEN;
+                self.at_once = self.at_once.saturating_sub(forgiven);
                 self.fills.in_a_row(grid, self.row(key));
             }
         }

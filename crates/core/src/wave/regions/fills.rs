@@ -87,6 +87,13 @@ impl Fills {
         self.ended[grid].value * grids::pages(grid) / 256
     }
 
+    /// The same of one that is bought beside another.
+    pub(in crate::wave) fn pages_beside(&self, grid: usize) -> u64 {
+        let known = self.beside[grid].is_known();
+        let share = if known { self.beside[grid].value } else { self.ended[grid].value };
+        share * grids::pages(grid) / 256
+    }
+
     /// Regions of that grid that are bought to each side of one that fills.
     pub(in crate::wave) fn each_side(&self, grid: usize) -> u64 {
         let in_vain = self.beside[grid].is_known() && self.beside[grid].value < FILL_BESIDE;

@@ -33,6 +33,9 @@ pub(super) struct Region {
     pub(super) lost: u64,
     /// It was bought before one page in 32 was read (fills.rs).
     pub(super) thin: bool,
+    /// It was bought at its first read, and so many pages are still to be read of it if it is like those before.
+    pub(super) at_once: bool,
+    pub(super) to_read: u64,
     /// It was bought with one that fills, beside it.
     pub(super) beside: bool,
     /// The read of the file that touched it last.

@@ -124,6 +124,32 @@ fn clusters_that_turned_out_thin_are_bought_no_more() {
     assert!(bought.len() > late && late <= 2, "{bought:?}");
 }
 
+/// The last picture: clusters of 256 pages, of each three quarters read in random order, and then one read in each of 60 places. Where nothing bounds
+/// it 60 regions of 256 pages are bought for those.
+#[test]
+fn who_goes_on_elsewhere_at_random_buys_few_regions_for_what_filled() {
+    let (mut density, mut seed) = (Density::default(), 7);
+    let end = 1 << 22;
+    let mut at_once = |cluster: u64, blocks: u64| {
+        let mut bought = 0;
+        for _ in 0..blocks {
+            let page = cluster * 256 + random(&mut seed) % 64 * 4;
+            if density.was_bought(PageIndex(page)) {
+                density.served(PageIndex(page), 4);
+            } else if let Some((region, why)) =
+                density.reads(Extent::new(page, 4), 8_000_000, end, FREELY, hdd)
+            {
+                bought += if why == "R11 regions like this filled" { region.count.0 } else { 0 };
+            }
+        }
+        bought
+    };
+    let clusters: u64 = (0..40).map(|n| at_once(100 * n, 48)).sum();
+    assert!(clusters > 20 * 256, "{clusters}");
+    let elsewhere: u64 = (0..60).map(|n| at_once(5000 + 97 * n, 1)).sum();
+    assert_eq!(elsewhere, 6 * 256);
+}
+
 #[test]
 fn a_cluster_across_the_grid_is_bought_at_two_places_and_not_at_five() {
     let (mut density, mut seed) = (Density::default(), 7);
