@@ -481,7 +481,8 @@ impl Wave {
         }
     }
 
-    /// R1, R9, R11: pages that are fetched behind the first read of a stream, why, and whether that is a guess by runs of other files.
+    /// R1, R9, R11: pages that are fetched behind the first read of a stream, why, and whether that is a guess by runs of other files. Where none of
+    /// the latest streams went on no more than a wait is worth: runs that ended before say nothing of who looks up single pages now.
     fn first_ahead(&self, sid: StreamId, pages: Extent) -> (u64, Why, Pattern, bool) {
         let nothing = (0, Why("R11"), Pattern::Cluster, false);
         let Some(s) = self.streams.get(sid) else { return nothing };
@@ -501,6 +502,7 @@ impl Wave {
         match known {
             Some(w) if w.0 > 0 => {
                 let ahead = self.enough_between_runs(f, s).map_or(w.0, |enough| w.0.min(enough));
+                let ahead = if f.seeds.go_on_of_late(self.latest.len()) { ahead } else { ahead.min(wait.0) };
                 (ahead, Why("R9 runs here went on"), Pattern::Initial, others)
             }
             _ if f.said.in_order() || pages.start.0 == 0 && known.is_none() => {
