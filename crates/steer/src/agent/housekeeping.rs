@@ -103,11 +103,15 @@ impl State {
         self.look_after = Nanos(now.0 + latency.max(LOOK_AFTER_NS_MIN).max(50 * looked_ns));
     }
 
-    /// Tells of those of `pages` that the cache does not hold.
+    /// Tells of those of `pages` that the cache does not hold, nor are under way.
     pub(super) fn tell_lost(&mut self, now: Nanos, file: FileId, pages: Extent) {
         let descriptor = self.files.get(&(file.0 as u32)).and_then(|held| held.descriptor.as_ref());
-        let Some(presence) = descriptor.and_then(|descriptor| descriptor.presence(pages)) else { return };
-        for pages in runs(pages, &presence, false) {
+        let Some(descriptor) = descriptor else { return };
+        let Some(presence) = descriptor.presence(pages) else { return };
+        let absent = runs(pages, &presence, false);
+        let gone = absent.into_iter().filter(|run| descriptor.cached(*run) != Some(run.count.0));
+        let gone: Vec<Extent> = gone.collect();
+        for pages in gone {
             self.wave.handle(now, Input::Dropped { file, pages });
         }
     }
