@@ -9,12 +9,13 @@
 //! fetch (what is there is not fetched), after it (arrivals), and around reads of which the brain knows nothing (a file
 //! that is cached already shall go quiet at once).
 //!
-//! Rooms: `events` what programs tell, `fetching` what the brain wants, `housekeeping` what is given up again, `report` what
-//! it came to. Whatever fails here costs speed, never the run: a file that cannot be opened is left alone and counted.
+//! Rooms: `events` what programs tell, `fetching` what the brain wants, `housekeeping` what is given up again, `account`
+//! who brought which page, `report` what it came to. Whatever fails here costs speed, never the run: a file that cannot be opened is left alone and counted.
 //!
 //! Worked example, `cat` of a file on a device of 30 ms (test `a_reader_is_run_ahead_of`): Seen, Read [0,+32) -> fetch
 //! [32,160) in calls of 64 pages -> Done 30 ms -> `Waited` -> arrivals at 30 ms -> leaves published quiet but for the mark.
 
+mod account;
 mod events;
 mod fetching;
 mod helper;
@@ -33,7 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bowwave_core::{Bytes, Config, Extent, FetchId, Nanos, PageTable, Wave};
+use bowwave_core::{Bytes, Config, Extent, FetchId, Nanos, Wave};
 use bowwave_wire::{AGENT_GONE, AGENT_SERVING, KERNEL_AS_IS, MAPS_STEERED, MAPS_TOLD, MAPS_UNSEEN};
 
 use crate::arrivals::Arrivals;
@@ -52,6 +53,7 @@ use crate::segment::{SegmentError, SharedSegment, futex_wait, monotonic_ns, ring
 use crate::select::Selection;
 use crate::summary::{FileReport, Report};
 
+use account::Account;
 use housekeeping::raise_descriptor_limit;
 pub use mapped::Faults;
 use mapped::Mapped;
@@ -62,6 +64,8 @@ use report::complain;
 const SIZE_MIN: u64 = 128 << 10;
 /// A wait that is told as such, however it came to be known, is longer than a hit.
 const HIT_NS: u64 = 20_000;
+/// A read that took no longer than that and copying its pages found them.
+const COPY_NS: u64 = 1_000;
 /// Events taken before anything else is looked at.
 const DRAIN_MAX: usize = 256;
 /// Between two looks at perf's rings while something comes: a quarter of the device's latency, at least and at most.
@@ -256,10 +260,7 @@ struct Held {
     refreshed: Nanos,
     outstanding: u32,
     published: BTreeSet<u64>,
-    /// Our own account: pages read (Used), pages fetched and not read yet (Ahead).
-    account: PageTable,
-    fetched: u64,
-    missed: u64,
+    account: Account,
     /// Looks around in a row that found nothing, and reads until the next look.
     samples_vain: u32,
     samples_skip: u32,
@@ -336,8 +337,6 @@ struct State {
     retired: Vec<FileReport>,
     processes: u64,
     events: u64,
-    fetched: u64,
-    missed: u64,
     calls: u64,
     calls_ns: u64,
 }
@@ -402,8 +401,6 @@ impl State {
             retired: Vec::new(),
             processes: 0,
             events: 0,
-            fetched: 0,
-            missed: 0,
             calls: 0,
             calls_ns: 0,
         }

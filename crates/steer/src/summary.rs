@@ -25,6 +25,8 @@ pub struct Report {
     pub bytes_missed: u64,
     /// Bytes fetched that nobody read.
     pub bytes_in_vain: u64,
+    /// Of those, bytes that were gone from memory before their reader came.
+    pub bytes_lost: u64,
     /// (fetched + missed) / used; absent where nothing was used.
     pub fetched_per_used: Option<f64>,
     /// Calls of readahead(2), and the time that they took.
@@ -148,6 +150,8 @@ pub struct FileReport {
     pub missed: u64,
     /// Bytes fetched that nobody read.
     pub wasted: u64,
+    /// Of those, bytes that were gone before their reader came.
+    pub lost: u64,
 }
 
 impl Report {

@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use bowwave_core::{
-    Advice, Bytes, Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex, PageTable, Wave,
-};
+use bowwave_core::{Advice, Bytes, Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex, Wave};
 use bowwave_wire::{ENDS, Event, FORKED, KERNEL_OFF, KERNEL_ON, Kind, ProcessId, STARTS};
 
-use super::{HIT_NS, Held, State, THREADS_MAX, Told, raise_descriptor_limit};
+use super::account::Account;
+use super::{COPY_NS, HIT_NS, Held, State, THREADS_MAX, Told, raise_descriptor_limit};
 use crate::files::{Descriptor, NO_FD, Origin, Refusal, bits_in, runs};
 
 /// An event this old, and older than two latencies, comes too late.
@@ -96,7 +95,7 @@ impl State {
         }
         // What a program has mapped, and says that it needs, it needs later too.
         if !matches!(event.kind, Kind::Map | Kind::Advice) && self.is_behind(event, now) {
-            return;
+            return self.only_count(event, now);
         }
         if !self.meet(event, now) {
             return;
@@ -127,6 +126,19 @@ impl State {
             self.set_kernel(if hand_back { KERNEL_ON } else { KERNEL_OFF });
         }
         behind
+    }
+
+    /// What comes too late to be of use came to something all the same.
+    fn only_count(&mut self, event: &Event, now: Nanos) {
+        let is_read = matches!(event.kind, Kind::Read | Kind::Done | Kind::Surprise);
+        if !is_read || !self.knows(event.file, event.generation) {
+            return;
+        }
+        let pages = self.within(event, now);
+        self.account_used(event.file, pages);
+        if event.kind != Kind::Read && waited(event, pages) {
+            self.account_brings(event.file, pages);
+        }
     }
 
     /// Switches the kernel's heuristics for every file that we steer.
@@ -251,9 +263,7 @@ impl State {
             refreshed: now,
             outstanding: 0,
             published: BTreeSet::new(),
-            account: PageTable::new(PageIndex(size.div_ceil(PAGE_SIZE))),
-            fetched: 0,
-            missed: 0,
+            account: Account::new(size),
             samples_vain: 0,
             samples_skip: 0,
             touched_only: None,
@@ -354,14 +364,7 @@ impl State {
         let told = told.filter(|t| (t.file, t.offset) == (event.file, event.offset));
         let pages = self.within(event, now);
         match told {
-            Some(told) => {
-                if took.0 > HIT_NS {
-                    self.missed += told.missing;
-                    if let Some(held) = self.files.get_mut(&event.file) {
-                        held.missed += told.missing;
-                    }
-                }
-            }
+            Some(_) => {}
             None if pages.is_empty() => return,
             None => {
                 let missing = self.missing(event.file, pages);
@@ -369,14 +372,19 @@ impl State {
             }
         }
         self.told.remove(&event.tid);
+        if waited(event, pages) {
+            self.account_brings(event.file, pages);
+        }
         if self.options.dry_run && told.is_none_or(|t| t.missing == 0) {
             // It waited because we did not fetch: nothing to learn from.
             return;
         }
         let file = FileId(u64::from(event.file));
         self.wave.handle(now, Input::Waited { file, pages, actor: event.tid, took });
-        if told.is_none() && took.0 > HIT_NS {
-            self.correct(event.file, pages, now);
+        if told.is_none() && took.0 > HIT_NS && self.correct(event.file, pages, now) {
+            // It was not there either, or it would not have taken so long.
+            self.account_lacks(event.file, pages);
+            self.account_brings(event.file, pages);
         }
     }
 
@@ -394,6 +402,9 @@ impl State {
         let len = if event.len == 0 { held.size.saturating_sub(event.offset) } else { event.len };
         let pages =
             Extent::covering(event.offset, len).intersection(Extent::new(0, held.size.div_ceil(PAGE_SIZE)));
+        if advice == Advice::DontNeed {
+            self.account_lacks(event.file, pages);
+        }
         self.wave.handle(now, Input::Advised { file: FileId(u64::from(event.file)), pages, advice });
     }
 
@@ -406,7 +417,7 @@ impl State {
                 && descriptor.refresh()
             {
                 held.size = descriptor.size();
-                held.account.set_end_of_file(PageIndex(held.size.div_ceil(PAGE_SIZE)));
+                held.account.resize(held.size);
                 let file = FileId(u64::from(event.file));
                 let size = Bytes(held.size);
                 self.wave.handle(now, Input::Open { file, device: held.origin.dev, size });
@@ -476,19 +487,25 @@ impl State {
                 ]
             };
             for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                held.account.finds(part);
                 self.wave.handle(now, Input::Present { file, pages: part });
             }
         }
     }
 
-    /// A page that was believed there was slow: what else around it is not what we believe?
-    pub(super) fn correct(&mut self, slot: u32, pages: Extent, now: Nanos) {
-        let Some(held) = self.files.get(&slot) else { return };
+    /// A page that was believed there was slow: what else around it is not what we believe? Whether anything is.
+    pub(super) fn correct(&mut self, slot: u32, pages: Extent, now: Nanos) -> bool {
+        let Some(held) = self.files.get(&slot) else { return false };
         let end = held.size.div_ceil(PAGE_SIZE);
         let around = Extent::between(
             pages.start.back(PageCount(SAMPLE_MIN)),
             PageIndex((pages.end().0 + SAMPLE_MIN).min(end)),
         );
-        self.tell_lost(now, FileId(u64::from(slot)), around);
+        self.tell_lost(now, FileId(u64::from(slot)), around)
     }
+}
+
+/// Whether the read of these pages took longer than to copy what is there.
+fn waited(event: &Event, pages: Extent) -> bool {
+    u64::from(event.waited_ns) > HIT_NS + COPY_NS * pages.count.0
 }

@@ -4,7 +4,7 @@
 //!   poll --> mincore: what is absent? --> readahead(2), a piece at a time --> out --> looked at --> Arrived --> leaf quiet
 //! ```
 
-use bowwave_core::{Action, Extent, FetchId, FileId, Input, Nanos, PageBit, PageCount, PageTable};
+use bowwave_core::{Action, Extent, FetchId, FileId, Input, Nanos, PageCount};
 use bowwave_wire::Harvest;
 
 use super::{DRAIN_MAX, Out, State};
@@ -22,7 +22,13 @@ impl State {
             let was_there = found.at_once && 4 * at.since(out.issued).0 < latency.0;
             match (found.arrived, was_there) {
                 (false, _) => self.landed(now, found.fetch, |fetch| Input::Failed { fetch }),
-                (true, true) => self.landed(now, found.fetch, |fetch| Input::Skipped { fetch }),
+                (true, true) => {
+                    let (file, pages) = (out.file, out.pages);
+                    if let Some(held) = self.files.get_mut(&file) {
+                        held.account.was_there(pages);
+                    }
+                    self.landed(now, found.fetch, |fetch| Input::Skipped { fetch });
+                }
                 (true, false) => self.landed(now, found.fetch, |fetch| Input::Arrived { fetch }),
             }
         }
@@ -115,11 +121,16 @@ impl State {
             Some(presence) => runs(pages, presence, false),
             None => vec![pages],
         };
+        for run in presence.iter().flat_map(|presence| runs(pages, presence, true)) {
+            held.account.finds(run);
+        }
         let (Some(first), Some(last)) = (absent.first(), absent.last()) else {
             return Some(Input::Skipped { fetch: id });
         };
         let hull = Extent::between(first.start, last.end());
-        let count: u64 = absent.iter().map(|run| run.count.0).sum();
+        // What is asked for again while it is under way comes once.
+        let comes = |run: &Extent| held.account.awaits(*run) && descriptor.cached(*run) == Some(run.count.0);
+        let fetched: Vec<Extent> = absent.iter().filter(|run| !comes(run)).copied().collect();
         let before = monotonic_ns();
         let mut at = hull.start;
         while at < hull.end() {
@@ -163,13 +174,8 @@ impl State {
             return Some(Input::Failed { fetch: id });
         }
         held.outstanding += 1;
-        held.fetched += count;
-        self.fetched += count;
-        for run in absent {
-            let fresh: Vec<Extent> = run_without(&held.account, run);
-            for part in fresh {
-                held.account.set(PageBit::Ahead, part);
-            }
+        for run in fetched {
+            held.account.fetches(run);
         }
         self.out.insert(id, Out { file: slot, device, pages: hull, issued });
         None
@@ -215,23 +221,21 @@ impl State {
         }
     }
 
-    pub(super) fn account_used(&mut self, slot: u32, pages: Extent) {
+    pub(super) fn account_lacks(&mut self, slot: u32, pages: Extent) {
         if let Some(held) = self.files.get_mut(&slot) {
-            held.account.set(PageBit::Used, pages);
-            held.account.clear(PageBit::Ahead, pages);
+            held.account.lacks(pages);
         }
     }
-}
 
-/// Parts of `run` that were not read yet.
-fn run_without(account: &PageTable, run: Extent) -> Vec<Extent> {
-    let mut parts = Vec::new();
-    let mut at = run.start;
-    for used in account.runs(PageBit::Used, run) {
-        parts.push(Extent::between(at, used.start));
-        at = used.end();
+    pub(super) fn account_brings(&mut self, slot: u32, pages: Extent) {
+        if let Some(held) = self.files.get_mut(&slot) {
+            held.account.brings(pages);
+        }
     }
-    parts.push(Extent::between(at, run.end()));
-    parts.retain(|part| !part.is_empty());
-    parts
+
+    pub(super) fn account_used(&mut self, slot: u32, pages: Extent) {
+        if let Some(held) = self.files.get_mut(&slot) {
+            held.account.uses(pages);
+        }
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageIndex, left_off, while_read};
+use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageCount, PageIndex, left_off, while_read};
 use bowwave_wire::{FILES_MAX, Harvest};
 
 use super::report::{complain, file_report};
@@ -103,17 +103,21 @@ impl State {
         self.look_after = Nanos(now.0 + latency.max(LOOK_AFTER_NS_MIN).max(50 * looked_ns));
     }
 
-    /// Tells of those of `pages` that the cache does not hold, nor are under way.
-    pub(super) fn tell_lost(&mut self, now: Nanos, file: FileId, pages: Extent) {
+    /// Tells of those of `pages` that the cache does not hold, nor are under way. Whether any of them was believed there.
+    pub(super) fn tell_lost(&mut self, now: Nanos, file: FileId, pages: Extent) -> bool {
         let descriptor = self.files.get(&(file.0 as u32)).and_then(|held| held.descriptor.as_ref());
-        let Some(descriptor) = descriptor else { return };
-        let Some(presence) = descriptor.presence(pages) else { return };
+        let Some(descriptor) = descriptor else { return false };
+        let Some(presence) = descriptor.presence(pages) else { return false };
         let absent = runs(pages, &presence, false);
         let gone = absent.into_iter().filter(|run| descriptor.cached(*run) != Some(run.count.0));
         let gone: Vec<Extent> = gone.collect();
+        let mut lost = false;
         for pages in gone {
+            lost |= (0..pages.count.0).any(|i| self.wave.resident(file, pages.start + PageCount(i)));
+            self.account_lacks(file.0 as u32, pages);
             self.wave.handle(now, Input::Dropped { file, pages });
         }
+        lost
     }
 
     pub(super) fn harvest(&mut self, now: Nanos, max: usize) {

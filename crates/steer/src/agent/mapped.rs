@@ -15,7 +15,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount, PageIndex};
+use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use bowwave_wire::Event;
 
 use super::helper::Helper;
@@ -293,11 +293,13 @@ impl State {
                     self.mapped.pending.clear();
                 }
                 self.mapped.pending.insert(sample.tid, Pending { address: sample.address, at });
-            } else if sample.source == ENDS
-                && let Some(begun) = self.mapped.pending.remove(&sample.tid)
-                && begun.address == sample.address
-            {
-                self.came(sample.tid, place, at.since(begun.at));
+            } else if sample.source == ENDS {
+                self.brought(place);
+                if let Some(begun) = self.mapped.pending.remove(&sample.tid)
+                    && begun.address == sample.address
+                {
+                    self.came(sample.tid, place, at.since(begun.at));
+                }
             }
         }
     }
@@ -328,7 +330,7 @@ impl State {
         let alone = self.stands_alone(slot, last.start);
         let tired = self.vain > VAIN_TOUCHES && fast;
         if tired && alone && unknown && waited == Some(true) && !self.is_chosen() {
-            self.count_missed(slot, 1);
+            self.account_brings(slot, last);
             self.account_used(slot, last);
             self.wave.handle(now, Input::Used { file, pages: last });
             return;
@@ -367,7 +369,9 @@ impl State {
         if waited.is_none() {
             // It is mapped, so it has come; how long that took nobody knows. Where what follows is not there the reader has
             // caught up with what was fetched, and waits, or will: since we last looked, at most.
-            self.count_missed(slot, missing);
+            if missing > 0 {
+                self.account_brings(slot, last);
+            }
             let next = Place { page: last.end().0, ..place };
             let waits = last.end() < end && !self.is_settled_page(next);
             let took = if waits { Nanos(self.mapped.scan_gap.0.max(HIT_NS + 1)) } else { Nanos(0) };
@@ -375,16 +379,25 @@ impl State {
         }
     }
 
+    /// A fault has waited for its page. Where it was taken to be there, it was lost.
+    fn brought(&mut self, place: Place) {
+        let page = Extent::new(place.page, 1);
+        if !self.knows(place.file, place.generation) {
+            return;
+        }
+        if self.is_settled_page(place) {
+            self.account_lacks(place.file, page);
+        }
+        self.account_brings(place.file, page);
+    }
+
     /// The page of a fault that waited has come.
     fn came(&mut self, tid: u32, place: Place, took: Nanos) {
         let told = self.told.get(&tid).copied();
-        let Some(told) = told.filter(|t| (t.file, t.offset) == (place.file, place.page * PAGE_SIZE)) else {
+        if told.is_none_or(|t| (t.file, t.offset) != (place.file, place.page * PAGE_SIZE)) {
             return;
-        };
-        self.told.remove(&tid);
-        if took.0 > HIT_NS {
-            self.count_missed(place.file, told.missing);
         }
+        self.told.remove(&tid);
         let now = self.now();
         let pages = Extent::new(place.page, 1);
         let file = FileId(u64::from(place.file));
@@ -421,20 +434,13 @@ impl State {
         self.wave.resident(file, PageIndex(place.page)) && !self.is_settled_page(place)
     }
 
-    fn count_missed(&mut self, slot: u32, pages: u64) {
-        self.missed += pages;
-        if let Some(held) = self.files.get_mut(&slot) {
-            held.missed += pages;
-        }
-    }
-
     /// Pages that were passed on the way to `page`: those between it and a page used before, no further than one fault
     /// maps, if each of them was there.
     fn passed(&self, slot: u32, page: PageIndex) -> Option<Extent> {
         let held = self.files.get(&slot)?;
         let file = FileId(u64::from(slot));
         let there = |q: PageIndex| self.wave.resident(file, q);
-        let used = |q: PageIndex| held.account.has(PageBit::Used, q);
+        let used = |q: PageIndex| held.account.is_used(q);
         let lowest = page.back(PageCount(2 * AROUND - 1));
         let mut q = page;
         while q > lowest {
@@ -472,7 +478,7 @@ impl State {
         self.files.get(&slot).is_some_and(|held| {
             (page.0.saturating_sub(BESIDE)..=page.0 + BESIDE)
                 .map(PageIndex)
-                .all(|q| q == page || !held.account.has(PageBit::Used, q) && !self.wave.resident(file, q))
+                .all(|q| q == page || !held.account.is_used(q) && !self.wave.resident(file, q))
         })
     }
 
@@ -538,8 +544,7 @@ impl State {
                 let end = PageIndex(held.map_or(0, |held| held.size.div_ceil(PAGE_SIZE)));
                 let pages =
                     Extent::new(place.page, run.count.0).intersection(Extent::between(PageIndex(0), end));
-                let known = held
-                    .is_none_or(|held| sampled && held.account.count(PageBit::Used, pages) == pages.count);
+                let known = held.is_none_or(|held| sampled && held.account.used_of(pages) == pages.count);
                 if known {
                     continue;
                 }

@@ -218,7 +218,7 @@ impl State {
         self.take(event);
     }
 
-    fn knows(&self, file: u32, generation: u32) -> bool {
+    pub(super) fn knows(&self, file: u32, generation: u32) -> bool {
         self.files.get(&file).is_some_and(|held| held.generation == generation)
     }
 

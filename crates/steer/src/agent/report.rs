@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
-use bowwave_core::{Extent, Nanos, PageBit};
+use bowwave_core::Nanos;
 use bowwave_wire::{AGENT_GONE, KERNEL_ON};
 
 use super::{Held, State};
@@ -61,7 +61,8 @@ impl State {
         files.extend(self.files.values().map(file_report));
         files.sort_by_key(|f| (std::cmp::Reverse(f.used), f.number));
         let used: u64 = files.iter().map(|f| f.used).sum();
-        let (fetched, missed) = (page_bytes(self.fetched), page_bytes(self.missed));
+        let fetched: u64 = files.iter().map(|f| f.fetched).sum();
+        let missed: u64 = files.iter().map(|f| f.missed).sum();
         let devices = self.devices.iter().filter_map(|&device| {
             let learnt = self.wave.device(device)?;
             Some(DeviceReport {
@@ -82,6 +83,7 @@ impl State {
             bytes_fetched: fetched,
             bytes_missed: missed,
             bytes_in_vain: files.iter().map(|f| f.wasted).sum(),
+            bytes_lost: files.iter().map(|f| f.lost).sum(),
             fetched_per_used: (used > 0).then(|| (fetched + missed) as f64 / used as f64),
             fetch_calls: self.calls,
             fetch_calls_s: self.calls_ns as f64 / 1e9,
@@ -109,15 +111,15 @@ impl State {
 }
 
 pub(super) fn file_report(held: &Held) -> FileReport {
-    let all = Extent::new(0, u64::MAX);
     FileReport {
         number: held.number,
         path: held.path.clone(),
         size: held.size,
-        used: page_bytes(held.account.count(PageBit::Used, all).0),
-        fetched: page_bytes(held.fetched),
-        missed: page_bytes(held.missed),
-        wasted: page_bytes(held.account.count(PageBit::Ahead, all).0),
+        used: page_bytes(held.account.used()),
+        fetched: page_bytes(held.account.fetched),
+        missed: page_bytes(held.account.missed),
+        wasted: page_bytes(held.account.in_vain()),
+        lost: page_bytes(held.account.lost),
     }
 }
 

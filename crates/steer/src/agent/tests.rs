@@ -254,3 +254,36 @@ fn what_was_closed_is_let_go_of_at_once_and_what_another_has_open_is_not() {
     segment.push(&Event { detail: ENDS, file: u32::MAX, fd: -1, ..again.event(Kind::Process) });
     assert!(!holds_it(&mut state));
 }
+
+/// 8 MiB in one read. The agent fetches what the read only comes to later; what it has fetched when the read returns was not brought by
+/// the read as well.
+#[test]
+fn what_is_fetched_while_a_large_read_goes_on_is_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let mut state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (_tmp, file) = temporary(2048);
+    absent(&file);
+    let program = Program::open(&segment, file);
+    let read = 2048 * 4096;
+    program.tell(Kind::Read, 0, read, 0);
+    state.drain(DRAIN_MAX);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(200) {
+        state.act();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    program.file.read_at(&mut vec![0; read as usize], 0).unwrap();
+    // It has waited; it is read again, by who is held up by others.
+    for waited_ns in [100_000_000, 100_000_000] {
+        program.tell(Kind::Done, 0, read, waited_ns);
+        state.drain(DRAIN_MAX);
+    }
+    let report = state.finish();
+    if report.bytes_fetched == 0 {
+        println!("skipped: what was written is still in memory");
+        return;
+    }
+    assert_eq!((report.bytes_used, report.bytes_fetched + report.bytes_missed), (read, read), "{report:?}");
+    assert_eq!((report.bytes_in_vain, report.fetched_per_used), (0, Some(1.0)), "{report:?}");
+}
