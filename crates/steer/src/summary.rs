@@ -3,7 +3,7 @@
 //! Worked example: 268 MB used of which all were fetched ahead, 4.1 MB more in vain:
 //!
 //! ```text
-//! bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 0 windows thrashed; 4.1 MB fetched in vain
+//! bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 4.1 MB fetched in vain
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +85,8 @@ pub struct Decisions {
     pub stalled_s: f64,
     /// Windows decided.
     pub windows: u64,
-    /// Windows that lost a page before its read.
+    /// Windows that seemed to have lost a page before its read: one that was seen to be gone, or, where nobody could look, a read that
+    /// waited for what should have been there. Bytes that were gone are in `bytes_lost`.
     pub windows_thrashed: u64,
     /// Streams found.
     pub streams: u64,
@@ -159,13 +160,28 @@ impl Report {
     pub fn one_line(&self) -> String {
         let mut parts = vec![format!("{} s", seconds(self.elapsed_s))];
         match self.fetched_per_used {
-            Some(ratio) => parts
-                .push(format!("{ratio:.2} bytes fetched per byte used ({} used)", bytes(self.bytes_used))),
+            Some(ratio) if ratio < 0.005 => {
+                parts.push(format!("all {} used were in memory already", bytes(self.bytes_used)))
+            }
+            Some(ratio) => {
+                let there = self.bytes_there();
+                let rest = if 100 * there < self.bytes_used {
+                    String::new()
+                } else {
+                    format!(", {} of it in memory already", bytes(there))
+                };
+                parts.push(format!(
+                    "{ratio:.2} bytes fetched per byte used ({} used{rest})",
+                    bytes(self.bytes_used)
+                ));
+            }
             None => parts.push("nothing to steer was read".into()),
         }
         parts.push(count(self.decisions.streams, "stream"));
-        parts.push(format!("{} thrashed", count(self.decisions.windows_thrashed, "window")));
         parts.push(format!("{} fetched in vain", bytes(self.bytes_in_vain)));
+        if self.bytes_lost > 0 {
+            parts.push(format!("{} of that lost from memory unread", bytes(self.bytes_lost)));
+        }
         if self.events_lost > 0 {
             parts.push(format!("{} lost", count(self.events_lost, "event")));
         }
@@ -179,6 +195,12 @@ impl Report {
             parts.push(format!("not steered: {}", left.join(", ")));
         }
         format!("bowwave: {}", parts.join("; "))
+    }
+
+    /// Bytes used that nobody brought during the run.
+    fn bytes_there(&self) -> u64 {
+        let brought = self.bytes_fetched + self.bytes_missed;
+        self.bytes_used.saturating_sub(brought.saturating_sub(self.bytes_in_vain))
     }
 }
 
@@ -224,6 +246,7 @@ mod tests {
         let mut report = Report {
             elapsed_s: 12.41,
             bytes_used: 268_435_456,
+            bytes_fetched: 272_535_456,
             bytes_in_vain: 4_100_000,
             fetched_per_used: Some(1.0153),
             ..Report::default()
@@ -231,14 +254,35 @@ mod tests {
         report.decisions.streams = 3;
         assert_eq!(
             report.one_line(),
-            "bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 0 windows thrashed; \
-             4.1 MB fetched in vain"
+            "bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 4.1 MB fetched in vain"
         );
+        report.bytes_lost = 1_000_000;
+        assert!(
+            report.one_line().ends_with("; 4.1 MB fetched in vain; 1.0 MB of that lost from memory unread")
+        );
+        report.bytes_lost = 0;
         report.not_steered.insert("static program".into(), 2);
         report.not_steered.insert("file | not readable by bowwave".into(), 1);
         assert!(
             report.one_line().ends_with("; not steered: 1 file not readable by bowwave, 2 static programs")
         );
+    }
+
+    #[test]
+    fn what_was_in_memory_is_not_called_cheap() {
+        let told = |bytes_fetched| {
+            let fetched_per_used = Some(bytes_fetched as f64 / 96e6);
+            let report =
+                Report { bytes_used: 96_000_000, bytes_fetched, fetched_per_used, ..Report::default() };
+            report.one_line()
+        };
+        assert!(told(96_000_000).contains("1.00 bytes fetched per byte used (96 MB used); "));
+        assert!(
+            told(48_000_000)
+                .contains("0.50 bytes fetched per byte used (96 MB used, 48 MB of it in memory already); ")
+        );
+        assert!(told(131_072).contains("; all 96 MB used were"));
+        assert!(told(0).contains("; all 96 MB used were in memory already; 0 streams; "));
     }
 
     #[test]

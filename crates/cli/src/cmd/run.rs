@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   $ bowwave run -- cat /mnt/slow/gen/a-268435456 > /dev/null
-//!   bowwave: 1.12 s; 1.00 bytes fetched per byte used (268 MB used); 1 stream; 0 windows thrashed; 0 B fetched in vain
+//!   bowwave: 1.12 s; 1.00 bytes fetched per byte used (268 MB used); 1 stream; 0 B fetched in vain
 //!
 //!   find CMD (127, 126) - segment and agent - start CMD with the library - wait - report - end as CMD ended
 //! ```

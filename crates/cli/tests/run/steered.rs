@@ -225,7 +225,7 @@ fn without_a_place_for_the_segment_it_is_observed_from_outside_where_that_may_be
     };
     let said = limited(&[]);
     let instead = said.contains("(ulimit -f); observing from outside instead");
-    let summed_up = said.contains("windows thrashed");
+    let summed_up = said.contains("fetched in vain");
     assert!(instead == summed_up && (instead || said.contains("running cat unsteered")), "{said}");
     assert_eq!(said.lines().count(), if instead { 2 } else { 1 }, "{said}");
     let asked = limited(&["--observer", "outside"]);
