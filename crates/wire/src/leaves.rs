@@ -91,8 +91,9 @@ impl Segment {
         pages & (1 << (first & 63)) != 0
     }
 
-    /// Shim: how bytes `[offset, offset + len)` of a file stand, and marks their pages used. Reads over more than two
-    /// leaves are judged by their first and last: a mark in between is met by the agent's own clock. O(1).
+    /// Shim: how bytes `[offset, offset + len)` of a file stand, and marks their pages used. Reads over more than ten leaves
+    /// are judged by their first nine and their last: a mark in between is met by the agent's own clock. Some ns a leaf, for 64 pages
+    /// to be copied.
     #[inline]
     pub fn touch(&self, of: FileTag, offset: u64, len: u64) -> Standing {
         let first = offset >> 12;
@@ -106,6 +107,9 @@ impl Segment {
             standing = standing.louder(self.touch_leaf(of, leaf, !0));
             leaf += 1;
         }
+        // What lies between is used as well, whatever is thought of it.
+        let between = leaf..(last >> 6).min(leaf + LEAVES_MAX as u64);
+        between.for_each(|leaf| _ = self.touch_leaf(of, leaf, !0));
         standing.louder(self.touch_leaf(of, last >> 6, mask(0, last & 63)))
     }
 

@@ -220,6 +220,18 @@ mod tests {
         assert_eq!(s.harvest(3, 0), None);
     }
 
+    /// 8 MiB in one read: 32 leaves, of which ten are asked how they stand.
+    #[test]
+    fn a_large_read_leaves_its_trace_everywhere() {
+        let s = segment();
+        for leaf in 0..32 {
+            s.publish(3, leaf, !0, !0);
+        }
+        s.publish(3, 20, 1, 1);
+        assert_eq!(s.touch(tag(3), 0, 32 << 18), Standing::Settled, "a mark in the middle is not met");
+        assert!((0..32).all(|leaf| s.harvest(3, leaf) == Some(Harvest { file: 3, leaf, used: !0 })));
+    }
+
     #[test]
     fn an_address_travels_whole() {
         for address in [0, 0x7f12_3456_7000, 0x00ff_ffff_ffff_f000] {
