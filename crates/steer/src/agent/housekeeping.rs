@@ -25,6 +25,8 @@ const LOOK_AFTER_NS_MIN: u64 = 5_000_000;
 const WINDOWS_LOOKED_AFTER: usize = 256;
 /// So often it is looked up how much memory there is.
 const MEMORY_NS: u64 = 1_000_000_000;
+/// What is gone is told apart from what is under way by so many pages.
+const GONE_TOGETHER: u64 = 16;
 /// Leaves harvested in one housekeeping: 65,536 are all.
 const HARVEST_MAX: usize = 8192;
 /// Leaves on either side of a read that are harvested before it is told: 256 MiB at most, and only as far as there are
@@ -108,9 +110,10 @@ impl State {
         let descriptor = self.files.get(&(file.0 as u32)).and_then(|held| held.descriptor.as_ref());
         let Some(descriptor) = descriptor else { return false };
         let Some(presence) = descriptor.presence(pages) else { return false };
-        let absent = runs(pages, &presence, false);
-        let gone = absent.into_iter().filter(|run| descriptor.cached(*run) != Some(run.count.0));
-        let gone: Vec<Extent> = gone.collect();
+        let mut gone = Vec::new();
+        for run in runs(pages, &presence, false) {
+            gone_of(run, &|pages| descriptor.cached(pages), &mut gone);
+        }
         let mut lost = false;
         for pages in gone {
             lost |= (0..pages.count.0).any(|i| self.wave.resident(file, pages.start + PageCount(i)));
@@ -255,6 +258,23 @@ impl State {
     }
 }
 
+/// Adds what is gone of `absent` pages: what the cache does not even have under way, as far as `cached` tells how many it has of some. Where both lie
+/// within a few pages all of those are.
+fn gone_of(absent: Extent, cached: &impl Fn(Extent) -> Option<u64>, gone: &mut Vec<Extent>) {
+    match cached(absent) {
+        Some(count) if count >= absent.count.0 => {}
+        Some(1..) if absent.count.0 > GONE_TOGETHER => {
+            let half = Extent { count: PageCount(absent.count.0 / 2), ..absent };
+            gone_of(half, cached, gone);
+            gone_of(Extent::between(half.end(), absent.end()), cached, gone);
+        }
+        _ => match gone.last_mut() {
+            Some(last) if last.end() == absent.start => last.count += absent.count,
+            _ => gone.push(absent),
+        },
+    }
+}
+
 /// As many descriptors as we may have; half of them, and no more than [`DESCRIPTORS_MAX`], for files.
 pub(super) fn raise_descriptor_limit(max: &mut usize) {
     // SAFETY: reads and writes one structure that is ours.
@@ -266,5 +286,31 @@ pub(super) fn raise_descriptor_limit(max: &mut usize) {
             let now = if libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 { raised } else { limit };
             *max = (now.rlim_cur as usize / 2).clamp(8, DESCRIPTORS_MAX);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 256 absent pages [0, 64) are under way and [192, 200) as well; the kernel counts them.
+    #[test]
+    fn what_is_under_way_is_not_gone() {
+        let gone = |from: u64, count: u64| {
+            let cached = |pages: Extent| {
+                let under_way = [Extent::new(0, 64), Extent::new(192, 8)];
+                Some(under_way.iter().map(|run| run.intersection(pages).count.0).sum())
+            };
+            let mut gone = Vec::new();
+            gone_of(Extent::new(from, count), &cached, &mut gone);
+            gone
+        };
+        assert_eq!(gone(0, 64), []);
+        assert_eq!(gone(64, 128), [Extent::new(64, 128)]);
+        assert_eq!(gone(0, 256), [Extent::new(64, 192)], "eight pages are not told apart");
+        assert_eq!(gone(0, 128), [Extent::new(64, 64)]);
+        let mut all = Vec::new();
+        gone_of(Extent::new(0, 64), &|_| None, &mut all);
+        assert_eq!(all, [Extent::new(0, 64)], "where the kernel does not tell, what is absent is gone");
     }
 }
