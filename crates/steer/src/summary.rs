@@ -179,7 +179,7 @@ impl Report {
         }
         parts.push(count(self.decisions.streams, "stream"));
         parts.push(format!("{} fetched in vain", bytes(self.bytes_in_vain)));
-        if self.bytes_lost > 0 {
+        if 100 * self.bytes_lost >= self.bytes_used.max(1) {
             parts.push(format!("{} of that lost from memory unread", bytes(self.bytes_lost)));
         }
         if self.events_lost > 0 {
@@ -257,9 +257,10 @@ mod tests {
             "bowwave: 12.4 s; 1.02 bytes fetched per byte used (268 MB used); 3 streams; 4.1 MB fetched in vain"
         );
         report.bytes_lost = 1_000_000;
-        assert!(
-            report.one_line().ends_with("; 4.1 MB fetched in vain; 1.0 MB of that lost from memory unread")
-        );
+        assert!(report.one_line().ends_with("; 4.1 MB fetched in vain"), "less than one in a hundred");
+        report.bytes_lost = 3_000_000;
+        let lost = "; 4.1 MB fetched in vain; 3.0 MB of that lost from memory unread";
+        assert!(report.one_line().ends_with(lost));
         report.bytes_lost = 0;
         report.not_steered.insert("static program".into(), 2);
         report.not_steered.insert("file | not readable by bowwave".into(), 1);
