@@ -247,7 +247,7 @@ impl Density {
         if small && self.worn.says_so(end_of_file, &price) {
             let region = self.wear(pages.start, terms.overlaps, end_of_file);
             if region.is_some() {
-                return region.map(|region| (region, "R11 worn"));
+                return region.map(|region| (region, "R11 a small file read all over"));
             }
         }
         let (offer, why) = bought?;

@@ -42,8 +42,8 @@ const STAYS: u64 = 8;
 pub(in crate::wave) const PROMISE: u64 = 4;
 /// What is read again is kept longer, and leaves less room to what is read once: a quarter of a share.
 const AGAIN: u64 = 4;
-/// Nothing else has cut a window.
-const ENOUGH: &str = "R13 all that the device can use";
+/// Nothing else has cut a window. What is fetched then is what was missing to that much, sixteen pages or a thousand.
+const ENOUGH: &str = "R13 up to what keeps the device busy";
 /// Parts in which a window is pushed on at most where memory is short.
 const PARTS: u64 = 8;
 

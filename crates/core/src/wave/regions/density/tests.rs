@@ -213,7 +213,7 @@ fn a_small_file_far_away_is_bought_once_it_is_worn() {
     let bought = (0..32).find_map(|read| {
         Some((read, small.reads(Extent::new(read * 1201 % 4000, 1), 8_000_000, 4000, on_a_head, hdd)?))
     });
-    assert_eq!(bought, Some((21, (Extent::new(0, 4000), "R11 worn"))));
+    assert_eq!(bought, Some((21, (Extent::new(0, 4000), "R11 a small file read all over"))));
     // Nor is a large file worn, however much of it was read at random.
     let (mut density, mut seed, large) = (Density::default(), 7, 2 * THIN_MAX + 1);
     let touches = (0..large / 64).map(|_| Extent::new(random(&mut seed) % large, 1));
