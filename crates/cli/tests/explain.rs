@@ -29,7 +29,7 @@ fn said(text: &str, args: &[&str]) -> String {
 fn decisions_in_columns() {
     let printed = said(DECISIONS, &[]);
     let lines: Vec<&str> = printed.lines().collect();
-    assert_eq!(lines.len(), 5, "{printed}");
+    assert_eq!(lines.len(), 10, "{printed}");
     let words = |line: &str| line.split_whitespace().map(str::to_string).collect::<Vec<_>>();
     assert_eq!(
         words(lines[2]),
@@ -38,6 +38,20 @@ fn decisions_in_columns() {
     // The reasons stand under their head, whatever is before them.
     let why = lines[0].find("why").unwrap();
     assert!(lines[2][why..].starts_with("R1") && lines[4][why..].starts_with("R7 no stride"));
+    // The rules that were met, and no others.
+    let rules: Vec<&str> = lines[7..].iter().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(rules, ["R1", "R2", "R7"], "{printed}");
+    assert!(lines[7].ends_with("the first read of a file at page 0 opens a window of four times the read"));
+}
+
+#[test]
+fn all_rules_are_told_in_full() {
+    let output = Command::new(env!("CARGO_BIN_EXE_bowwave")).args(["explain", "--rules"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.lines().count() == 15, "{text}");
+    assert!(
+        text.starts_with("R1 start: the first read of a file at page 0") && text.contains("\nR15 advice: ")
+    );
 }
 
 #[test]

@@ -45,5 +45,5 @@ pub use table::{PageBit, PageState, PageTable, Visits};
 pub use trace::{Dev, NotATraceLine, TraceRecord};
 pub use units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 pub use view::View;
-pub use wave::{Action, Advice, Config, Counters, Explained, FetchId, Input, Learnt, Wave};
+pub use wave::{Action, Advice, Config, Counters, Explained, FetchId, Input, Learnt, Rule, Wave, rules};
 pub use window::{Window, init_size, next_size};

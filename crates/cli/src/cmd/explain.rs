@@ -17,7 +17,7 @@
 
 use super::failure::{DATA, Failure, exit_code};
 use super::out::printed;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -26,6 +26,7 @@ use std::process::ExitCode;
 
 use bowwave_core::{
     Dev, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex, Pattern, Stats, TraceRecord, Why, Window,
+    rules,
 };
 use bowwave_steer::{DecisionLine, FileLine, HEADER, Line};
 use serde_json::json;
@@ -36,7 +37,11 @@ use serde_json::json;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The decisions, or a mount; - reads standard input
-    file: PathBuf,
+    #[arg(required_unless_present = "rules")]
+    file: Option<PathBuf>,
+    /// Say what the rules R1, R2, ... do that reasons name
+    #[arg(long, conflicts_with_all = ["file", "format", "stats", "json"])]
+    rules: bool,
     /// How a decision is written
     #[arg(long, value_enum, default_value_t = Format::Columns)]
     format: Format,
@@ -74,11 +79,15 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
+    let Some(file) = args.file.as_ref().filter(|_| !args.rules) else {
+        return print_rules();
+    };
     let mut out = BufWriter::new(io::stdout().lock());
+    let mut met_rules = BTreeSet::new();
     let mut summary = Summary::default();
     // A mount tells its latest decisions itself.
-    let mount = args.file.is_dir().then(|| args.file.join(".bowwave/explain"));
-    let mut lines = Lines::open(mount.as_ref().unwrap_or(&args.file))?;
+    let mount = file.is_dir().then(|| file.join(".bowwave/explain"));
+    let mut lines = Lines::open(mount.as_ref().unwrap_or(file))?;
     let mut written = Ok(());
     let mut headed = args.stats || args.json || args.format != Format::Columns;
     while let Some(met) = lines.next_met()? {
@@ -91,15 +100,36 @@ fn run(args: &Args) -> Result<(), Failure> {
             headed = true;
         }
         written = written.and_then(|()| print(&mut out, args, &met));
+        if let Met::Entry(entry) = &met {
+            met_rules.insert(entry.why.split(' ').next().unwrap_or_default().to_string());
+        }
         // Nobody reads on (`| head`): there is nothing left to say, and nothing wrong.
         if written.is_err() {
             break;
         }
     }
+    if args.format == Format::Columns && !args.json && !args.stats {
+        written = written.and_then(|()| legend_of_rules(&mut out, &met_rules));
+    }
     if args.stats {
         written = if args.json { writeln!(out, "{}", summary.json()) } else { write!(out, "{summary}") };
     }
     printed(written.and_then(|()| out.flush()))
+}
+
+/// What those rules do that were met, a line each.
+fn legend_of_rules(out: &mut impl Write, met: &BTreeSet<String>) -> io::Result<()> {
+    let mut rules = rules().filter(|rule| met.contains(rule.number)).peekable();
+    if rules.peek().is_some() {
+        writeln!(out, "\nRules (in full: bowwave explain --rules):")?;
+    }
+    rules.try_for_each(|rule| writeln!(out, "  {:<3} {}", rule.number, rule.in_short()))
+}
+
+fn print_rules() -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let mut rules = rules();
+    printed(rules.try_for_each(|rule| writeln!(out, "{} {}: {}", rule.number, rule.name, rule.says)))
 }
 
 /// A line that says something.

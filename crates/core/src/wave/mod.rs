@@ -65,6 +65,7 @@ mod memory;
 mod plan;
 mod regions;
 mod requests;
+mod rules;
 mod streams;
 mod stride;
 mod windows;
@@ -100,6 +101,7 @@ use windows::waits::Taught;
 
 pub use devices::device::Learnt;
 pub use input::{Action, Advice, Config, Counters, Explained, FetchId, Input};
+pub use rules::{Rule, rules};
 
 /// Decisions kept for whoever asks; the oldest goes.
 const TRACE_MAX: usize = 65_536;
