@@ -148,6 +148,14 @@ fn size(text: &str) -> Result<Bytes, String> {
 /// What a cache needs to work with at least.
 const MEMORY_MIN: Bytes = Bytes(1 << 20);
 
+/// MemTotal of /proc/meminfo, where that is told.
+fn memory_of_machine() -> Option<Bytes> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(kib << 10))
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1e6).contains(number));
     number.ok_or_else(|| format!("'{}' is no number of seconds from 0 to 1000000", text.escape_debug()))
@@ -209,6 +217,13 @@ impl Args {
                     return Err(usage(sentence));
                 }
             }
+        }
+        if let Some(machine) = memory_of_machine().filter(|machine| self.memory > *machine) {
+            return Err(usage(format!(
+                "a cache of {} MiB is more than the memory of this machine, {} MiB",
+                self.memory.0 >> 20,
+                machine.0 >> 20
+            )));
         }
         if self.memory < MEMORY_MIN {
             return Err(usage(format!(
@@ -436,6 +451,18 @@ mod tests {
         for wrong in ["", "M", "1.5G", "-1", "12X", "99999999999T"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_cache_has_room_in_this_machine() {
+        let told = |memory: &str| {
+            let taken = parsed(&["/source", "/dir", "--memory", memory]).take_options();
+            taken.err().map(|failure| (failure.code, failure.sentence))
+        };
+        assert_eq!(told("256M"), None);
+        let (code, sentence) = told("9000000T").expect("no machine has as much");
+        assert!(code == USAGE && sentence.contains("more than the memory of this machine"), "{sentence}");
+        assert!(told("0").is_some_and(|(code, _)| code == USAGE));
     }
 
     #[test]
