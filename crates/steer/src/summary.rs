@@ -12,6 +12,10 @@ use std::path::PathBuf;
 use bowwave_core::{Counters, PAGE_SIZE};
 use serde::Serialize;
 
+/// Of what was fetched in vain more is said only beyond the share that the brain keeps to where waits do not pay for more, and so much.
+const WASTE_PERCENT: u64 = 15;
+const WASTE_TOLD_MIN: u64 = 1 << 20;
+
 /// What the agent has to tell when a run ends.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -27,6 +31,8 @@ pub struct Report {
     pub bytes_in_vain: u64,
     /// Of those, bytes that were gone from memory before their reader came.
     pub bytes_lost: u64,
+    /// Pages fetched in vain that were allowed for each hundred used, if that was said.
+    pub waste_percent: Option<u32>,
     /// (fetched + missed) / used; absent where nothing was used.
     pub fetched_per_used: Option<f64>,
     /// Calls of readahead(2), and the time that they took.
@@ -178,7 +184,7 @@ impl Report {
             None => parts.push("nothing to steer was read".into()),
         }
         parts.push(count(self.decisions.streams, "stream"));
-        parts.push(format!("{} fetched in vain", bytes(self.bytes_in_vain)));
+        parts.push(format!("{} fetched in vain{}", bytes(self.bytes_in_vain), self.beyond()));
         if 100 * self.bytes_lost >= self.bytes_used.max(1) {
             parts.push(format!("{} of that lost from memory unread", bytes(self.bytes_lost)));
         }
@@ -195,6 +201,18 @@ impl Report {
             parts.push(format!("not steered: {}", left.join(", ")));
         }
         format!("bowwave: {}", parts.join("; "))
+    }
+
+    /// What there is to say of what was fetched in vain beyond the usual share, or beyond the ceiling.
+    fn beyond(&self) -> String {
+        let percent = self.waste_percent.map_or(WASTE_PERCENT, u64::from);
+        if self.bytes_in_vain <= self.bytes_used.saturating_mul(percent) / 100 + WASTE_TOLD_MIN {
+            return String::new();
+        }
+        match self.waste_percent {
+            Some(percent) => format!(" (more than --waste {percent} allows)"),
+            None => " to save waits (--waste PERCENT forbids it)".into(),
+        }
     }
 
     /// Bytes used that nobody brought during the run.
@@ -267,6 +285,23 @@ mod tests {
         assert!(
             report.one_line().ends_with("; not steered: 1 file not readable by bowwave, 2 static programs")
         );
+    }
+
+    #[test]
+    fn what_was_bought_says_why_and_how_not_to() {
+        let told = |bytes_in_vain, waste_percent| {
+            let report = Report { bytes_used: 15_000_000, bytes_in_vain, waste_percent, ..Report::default() };
+            report.one_line()
+        };
+        let usual = told(3_000_000, None);
+        assert!(usual.ends_with("; 3.0 MB fetched in vain"), "{usual}");
+        let bought = told(81_000_000, None);
+        assert!(
+            bought.ends_with("; 81 MB fetched in vain to save waits (--waste PERCENT forbids it)"),
+            "{bought}"
+        );
+        let beyond = told(3_000_000, Some(5));
+        assert!(beyond.ends_with("; 3.0 MB fetched in vain (more than --waste 5 allows)"), "{beyond}");
     }
 
     #[test]

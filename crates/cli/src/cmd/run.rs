@@ -40,13 +40,13 @@ pub(crate) struct Args {
     /// Write what the run came to as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write every decision and its reason, a line each
+    /// Write every decision and its reason, a line each (bowwave explain FILE prints them, bowwave explain --rules the rules)
     #[arg(long, value_name = "FILE")]
     explain: Option<PathBuf>,
-    /// Memory that pages fetched ahead may occupy (64M, 1GiB); without it half of what is available
+    /// Memory that pages fetched ahead may occupy (64M, 1GiB; 4M at least); never more than half of what is available
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
-    /// Pages fetched in vain that are tolerated for each hundred used; without it 15
+    /// Ceiling of pages fetched in vain, for each hundred used; without it 15, and more where that saves longer waits
     #[arg(long, value_name = "PERCENT")]
     waste: Option<u32>,
     /// Steer only files that match (repeatable); with a slash the whole path must match, else the name

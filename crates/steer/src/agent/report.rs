@@ -83,6 +83,7 @@ impl State {
             bytes_fetched: fetched,
             bytes_missed: missed,
             bytes_in_vain: files.iter().map(|f| f.wasted).sum(),
+            waste_percent: self.options.waste_percent,
             bytes_lost: files.iter().map(|f| f.lost).sum(),
             fetched_per_used: (used > 0).then(|| (fetched + missed) as f64 / used as f64),
             fetch_calls: self.calls,
@@ -129,7 +130,10 @@ pub(super) fn device_name(device: u64) -> String {
 
 pub(super) fn complain(error: std::io::Error) {
     // Who does not listen any more is no reason to end.
-    let _ = writeln!(std::io::stderr(), "bowwave: cannot write the decisions: {error}; going on without");
+    let _ = writeln!(
+        std::io::stderr(),
+        "bowwave: cannot write the decisions (--explain): {error}; the program goes on, the file ends here"
+    );
 }
 
 pub(super) fn thread_cpu_s() -> f64 {
