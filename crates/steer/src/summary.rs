@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use bowwave_core::{Counters, PAGE_SIZE};
 use serde::Serialize;
 
-/// Of what was fetched in vain more is said only beyond the share that the brain keeps to where waits do not pay for more, and so much.
+/// Of what was fetched in vain more is said only beyond the share that the brain keeps to where waits do not pay for more.
 const WASTE_PERCENT: u64 = 15;
-const WASTE_TOLD_MIN: u64 = 1 << 20;
+/// Less than so much is not worth a word.
+const TOLD_MIN: u64 = 1 << 20;
 
 /// What the agent has to tell when a run ends.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -171,7 +172,7 @@ impl Report {
             }
             Some(ratio) => {
                 let there = self.bytes_there();
-                let rest = if 100 * there < self.bytes_used {
+                let rest = if there < (self.bytes_used / 100).max(TOLD_MIN) {
                     String::new()
                 } else {
                     format!(", {} of it in memory already", bytes(there))
@@ -181,13 +182,21 @@ impl Report {
                     bytes(self.bytes_used)
                 ));
             }
-            None => parts.push("nothing to steer was read".into()),
+            None => parts.push("nothing to steer was read (files below 128 KiB are left alone)".into()),
+        }
+        if self.fetched_per_used.is_none() && self.bytes_fetched == 0 {
+            return self.with_what_was_left(parts);
         }
         parts.push(count(self.decisions.streams, "stream"));
         parts.push(format!("{} fetched in vain{}", bytes(self.bytes_in_vain), self.beyond()));
         if 100 * self.bytes_lost >= self.bytes_used.max(1) {
             parts.push(format!("{} of that lost from memory unread", bytes(self.bytes_lost)));
         }
+        self.with_what_was_left(parts)
+    }
+
+    /// The line of these parts, and what was not heard of or not steered.
+    fn with_what_was_left(&self, mut parts: Vec<String>) -> String {
         if self.events_lost > 0 {
             parts.push(format!("{} lost", count(self.events_lost, "event")));
         }
@@ -206,12 +215,12 @@ impl Report {
     /// What there is to say of what was fetched in vain beyond the usual share, or beyond the ceiling.
     fn beyond(&self) -> String {
         let percent = self.waste_percent.map_or(WASTE_PERCENT, u64::from);
-        if self.bytes_in_vain <= self.bytes_used.saturating_mul(percent) / 100 + WASTE_TOLD_MIN {
+        if self.bytes_in_vain <= self.bytes_used.saturating_mul(percent) / 100 + TOLD_MIN {
             return String::new();
         }
         match self.waste_percent {
             Some(percent) => format!(" (more than --waste {percent} allows)"),
-            None => " to save waits (--waste PERCENT forbids it)".into(),
+            None => " to save waits (--waste PERCENT limits it)".into(),
         }
     }
 
@@ -288,16 +297,32 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_was_read_nothing_is_counted() {
+        let mut report = Report::default();
+        let nothing = "bowwave: 0.00 s; nothing to steer was read (files below 128 KiB are left alone)";
+        assert_eq!(report.one_line(), nothing);
+        report.not_steered.insert("static program".into(), 1);
+        assert_eq!(report.one_line(), format!("{nothing}; not steered: 1 static program"));
+    }
+
+    #[test]
     fn what_was_bought_says_why_and_how_not_to() {
         let told = |bytes_in_vain, waste_percent| {
-            let report = Report { bytes_used: 15_000_000, bytes_in_vain, waste_percent, ..Report::default() };
+            let report = Report {
+                bytes_used: 15_000_000,
+                bytes_in_vain,
+                bytes_fetched: 15_000_000,
+                fetched_per_used: Some(1.0),
+                waste_percent,
+                ..Report::default()
+            };
             report.one_line()
         };
         let usual = told(3_000_000, None);
         assert!(usual.ends_with("; 3.0 MB fetched in vain"), "{usual}");
         let bought = told(81_000_000, None);
         assert!(
-            bought.ends_with("; 81 MB fetched in vain to save waits (--waste PERCENT forbids it)"),
+            bought.ends_with("; 81 MB fetched in vain to save waits (--waste PERCENT limits it)"),
             "{bought}"
         );
         let beyond = told(3_000_000, Some(5));
