@@ -356,7 +356,8 @@ impl Wave {
         let device = self.queues.get(&device).map(|queue| &queue.device);
         let latency = device.and_then(Device::latency).unwrap_or_default();
         let carrying = device.map_or(0, |device| device.carrying_ns(pages.count.bytes().0));
-        if latest.believed && !late && 2 * took.0 > latency.0 {
+        // Gone before it was read, as far as it took what reading it anew takes; while nobody knows what that is, anything may have held him up.
+        if latest.believed && !late && latency.0 > 0 && 2 * took.0 > latency.0 {
             self.thrashed(now, sid, pages);
             return;
         }
