@@ -545,12 +545,11 @@ impl Wave {
         }
         let Some(s) = self.streams.get(sid) else { return };
         let f = &self.files[&s.file];
-        let down = s.course == Course::Backward;
-        let out = s.out();
         let step = if self.stays(s) || s.manner.hops() { target.div_ceil(2) } else { self.step(f, target) };
         let target = self.cut(f, s, target, why);
         let little = if self.trip(f) > 0 { step / 16 } else { step / 4 };
         let Some(s) = self.streams.get_mut(sid) else { return };
+        let out = s.out();
         let urgent = s.waits.take_waited() || out == 0;
         // What it may not have it need not want: else waits would add up to a wish that no later share could bound.
         s.ahead = s.ahead.min(2 * target.max(AHEAD_MIN));
@@ -559,32 +558,13 @@ impl Wave {
         // there is asked for at once: who comes down from its end begins with it.
         let rest = why.0 == LOOKED && target > out;
         if target < out + step - little && !rest {
-            // Far enough. It will be time again where the reader has come a step nearer to the end of what is out.
-            let left = target.saturating_sub(step).min(out);
-            let mark = if down { s.frontier + left } else { s.frontier - left };
-            let mark = if down { mark.min(s.next.saturating_sub(1)) } else { mark.max(s.next) };
-            let (file, mark) = (s.file, Extent::new(mark, s.manner.mark_pages()));
-            if out > 0 {
-                self.mark(file, mark);
-            }
+            self.mark_later(sid, target.saturating_sub(step).min(out));
             return;
         }
-        let (window, mark) = if down {
-            let start = s.next.saturating_sub(target);
-            let window = Extent::between(PageIndex(start), PageIndex(s.frontier));
-            s.frontier = start;
-            (window, s.next.saturating_sub(step.max(1)))
-        } else {
-            let mut end = s.next.saturating_add(target);
-            // A short rest of the file is fetched with the window (spec 5.13).
-            if end_of_file.saturating_sub(end) <= step {
-                end = end_of_file;
-            }
-            let window = Extent::between(PageIndex(s.frontier), PageIndex(end.min(end_of_file)));
-            s.frontier = s.frontier.max(end.min(end_of_file));
-            (window, s.next + step - 1)
-        };
+        let Some(s) = self.streams.get_mut(sid) else { return };
+        let (window, mark) = s.push_on(target, step, end_of_file);
         let (id, next, mark_width, first_of_file) = (s.file, s.next, s.manner.mark_pages(), s.first == 0);
+        let down = s.course == Course::Backward;
         let pattern = match (down, why.0) {
             (true, _) => Pattern::Backwards,
             (_, "R4 context") => Pattern::Context,
@@ -600,6 +580,18 @@ impl Wave {
             queue.hurry(sid, id, Extent::between(PageIndex(next.min(window.start.0)), window.start));
         }
         self.fetch(now, sid, Asked { read: pages, window, mark, pattern, why, urgent });
+    }
+
+    /// A stream has enough ahead of it. It will be time again where no more than `left` pages of that are.
+    fn mark_later(&mut self, sid: StreamId, left: u64) {
+        let Some(s) = self.streams.get(sid).filter(|s| s.out() > 0) else { return };
+        let mark = if s.course == Course::Backward {
+            (s.frontier + left).min(s.next.saturating_sub(1))
+        } else {
+            (s.frontier - left).max(s.next)
+        };
+        let (file, mark) = (s.file, Extent::new(mark, s.manner.mark_pages()));
+        self.mark(file, mark);
     }
 
     /// Notes a window as decided, marks it, and has it fetched.
@@ -648,6 +640,23 @@ impl Wave {
                 self.want(Wanted { file: id, pages, turn: Turn::Urgent, why, stream: None });
             }
         }
+    }
+}
+
+impl Stream {
+    /// Pushes its frontier to `target` pages ahead of it: the window to fetch, and the page with which it will be time again, a `step` on.
+    fn push_on(&mut self, target: u64, step: u64, end_of_file: u64) -> (Extent, u64) {
+        let before = self.frontier;
+        if self.course == Course::Backward {
+            self.frontier = self.next.saturating_sub(target);
+            let window = Extent::between(PageIndex(self.frontier), PageIndex(before));
+            return (window, self.next.saturating_sub(step.max(1)));
+        }
+        let end = self.next.saturating_add(target);
+        // A short rest of the file is fetched with the window (spec 5.13).
+        let end = if end_of_file.saturating_sub(end) <= step { end_of_file } else { end.min(end_of_file) };
+        self.frontier = before.max(end);
+        (Extent::between(PageIndex(before), PageIndex(end)), self.next + step - 1)
     }
 }
 
