@@ -44,9 +44,9 @@
 //!            rent 150 ms >= (30 ms + 138 ms) / 2 -> buy the rest
 //! ```
 //!
-//! Reads that gather nowhere buy nothing, until a small file is worn (worn.rs). Where requests overlap all of it is bought then. While
+//! Reads that gather nowhere buy nothing, until the file is worn (worn.rs). Where requests overlap all of it is bought then. While
 //! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. To a head each page that
-//! was read is a hole in what is left, and a way of its own: it buys only what is worn soon.
+//! was read is a hole in what is left, and a way of its own: it buys only while those are few.
 
 use crate::units::{Extent, PageIndex};
 use crate::wave::footprint::entries;
@@ -244,10 +244,10 @@ impl Density {
         let end_of_file = terms.end_of_file;
         let going = self.going.is_one_way(terms.is_head());
         let small = terms.gaps_are_cheap && !going && end_of_file / 4 <= terms.most;
-        if small && self.worn.says_so(end_of_file, &price) {
+        if small && self.worn.says_so(end_of_file, terms.overlaps, &price) {
             let region = self.wear(pages.start, terms.overlaps, end_of_file);
             if region.is_some() {
-                return region.map(|region| (region, "R11 a small file read all over"));
+                return region.map(|region| (region, "R11 a file read all over"));
             }
         }
         let (offer, why) = bought?;
@@ -398,11 +398,10 @@ impl Density {
         Some((beside.pages, "R11 beside what was bought"))
     }
 
-    /// What is bought of a worn file because of a read of `page`: all of it where requests overlap, by a head while its holes are few, and while
-    /// nobody knows which the smallest region, whose holes show it. Nothing twice.
+    /// What is bought of a worn file because of a read of `page`: all of it, and while nobody knows whether requests
+    /// overlap the smallest region, whose holes show it. Nothing twice.
     fn wear(&mut self, page: PageIndex, overlaps: Option<bool>, end_of_file: u64) -> Option<Extent> {
         let (grid, bought) = match overlaps {
-            Some(false) if !self.worn.is_for_a_head() => return None,
             Some(_) => (LARGEST, Extent::new(0, end_of_file)),
             None => (0, grids::extent(grids::holding(0, page), end_of_file)),
         };

@@ -1,8 +1,9 @@
-//! R11: a small file that is read at random all over is worn: its reader has waited for as long as all of it takes.
+//! R11: a file that is read at random all over is worn: its reader has waited for as long as all of it takes.
 //!
-//! Reads that gather nowhere pay rent in no region of their file, and in all of it together. A small file is *worn* once one page in 512 of
-//! it was read at random and the rent came to the price of the whole; what is bought of it then is said in density.rs. Small is what memory
-//! holds, and 128 MiB at most.
+//! Reads that gather nowhere pay rent in no region of their file, and in all of it together. A file of which memory holds four is *worn* once one
+//! page in 512 of it was read at random and the rent came to the price of the whole; what is bought of it then is said in density.rs. Of one larger
+//! than 128 MiB more must have been read, as the square of its size: of 256 MiB one page in 128, of 1 GiB one in 8. Who touches some pages of a large
+//! file pays for no more than those; who comes by all of it by and by, as a store does that is read by its keys, gets it.
 //!
 //! ```text
 //! s3 (30 ms, 100 MB/s by one connection), lookups at random in 80 MB: 30 ms + 819 ms
@@ -11,25 +12,27 @@
 //! nfs (1 ms, 250 MB/s), the same: 1 ms + 328 ms
 //!   read 40  rent 40 ms, not yet; it is with the 330th, looked at when there are an eighth more reads
 //!
-//! hdd (8 ms, 100 MB/s), lookups at random in 16 MB: 8 ms + 160 ms, and 8 ms for each hole
-//!   read 22  rent 176 ms: worn, and bought for 344 ms. Of 60 MB it would be with the 75th, for 1.2 s: a head leaves that
+//! hdd (8 ms, 100 MB/s), lookups at random in 80 MB: 8 ms + 819 ms, and 8 ms for each hole
+//!   read 104  rent 832 ms >= 827 ms: worn, and bought for 1.7 s; 20,000 lookups take 2.5 s instead of 160 s, and 300 as long as they would
 //! ```
 //!
-//! A head pays a way for each hole that the reads have left, so the price of what is left grows with the rent, and never comes to it. Who goes
-//! on gains all the same; who stops just then has waited three times as long as he need have. So it is bought only while few waits
-//! are at stake: by a head from the 16th random read of a file to the 32nd.
+//! A head pays a way for each hole that the reads have left, so the price of what is left grows with the rent, and never comes to it. So it buys for the
+//! price without the holes, from the 16th random read on, and while the holes cost no more than twice that. And only for who reads single pages:
+//! the larger his reads, the fewer are left to him, and those who read runs here and there stop before it pays.
 
 use crate::units::Extent;
-use core::ops::RangeInclusive;
 
 /// One page in so many must have been read at random: from there on the kernel's own reading around, 32 pages a fault, would meet 3 % of
 /// the touches that are random here.
 pub(in crate::wave) const WORN: u64 = 512;
-/// A larger file is not worn, however much of it was read: 128 MiB, twice what may be bought thin (density.rs).
+/// Of a larger file than 128 MiB more.
 const SMALL_MAX: u64 = 32_768;
-
-/// Random reads with the first and the last of which a head buys what is left.
-const HEAD_READS: RangeInclusive<u64> = 16..=32;
+/// Random reads from which on a head buys what is left: so many are no chance.
+const HEAD_READS_MIN: u64 = 16;
+/// It does so while the holes cost no more than so many times the price,
+const HEAD_HOLES: u64 = 2;
+/// and for reads of no more pages than this on average.
+const HEAD_PAGES_MAX: u64 = 2;
 
 /// The random reads of one file, and whether they have worn it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,55 +54,72 @@ impl Worn {
         self.paid_ns = self.paid_ns.saturating_add(wait_ns);
     }
 
-    /// Whether a head buys the file, if it is worn: its holes are few, and so many reads are no chance.
-    pub(in crate::wave) fn is_for_a_head(&self) -> bool {
-        HEAD_READS.contains(&self.reads)
-    }
-
-    /// Whether the file is worn, for good: `price(pages)` is how many of them are missing, and what fetching those would take in ns.
+    /// Whether the file is worn, to what serves several requests at once, to a head, or while nobody knows (`overlaps`): `price(pages)` is how many of
+    /// them are missing, and what fetching those would take in ns. For good, but that a head leaves it when its holes cost more than its pages.
     pub(in crate::wave) fn says_so(
         &mut self,
         end_of_file: u64,
+        overlaps: Option<bool>,
         price: impl Fn(Extent) -> (u64, u64),
     ) -> bool {
-        let touched = self.pages_read * WORN >= end_of_file && end_of_file <= SMALL_MAX;
-        if !self.worn && touched && self.reads >= self.look {
+        let touched = self.pages_read >= wears(end_of_file);
+        let is_head = overlaps == Some(false);
+        if touched && (is_head || !self.worn) && self.reads >= self.look {
             self.look = self.reads + self.reads / 8;
-            self.worn = self.paid_ns >= price(Extent::new(0, end_of_file)).1;
+            let price_ns = price(Extent::new(0, end_of_file)).1;
+            let single = self.reads >= HEAD_READS_MIN && self.pages_read <= HEAD_PAGES_MAX * self.reads;
+            let for_a_head = single && self.paid_ns <= HEAD_HOLES * price_ns;
+            self.worn = self.paid_ns >= price_ns && (overlaps != Some(false) || for_a_head);
         }
         self.worn
     }
+}
+
+/// Pages that must have been read of a file of so many.
+fn wears(end_of_file: u64) -> u64 {
+    let times =
+        |pages: u64| u128::from(end_of_file.max(SMALL_MAX)) * u128::from(pages) / u128::from(SMALL_MAX);
+    u64::try_from(times(times(end_of_file.div_ceil(WORN)) as u64)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The read with which a file is worn, of 1000, each of a page and as long as `wait_us`; `page_ns` is what a page takes.
-    fn worn_by(end_of_file: u64, wait_us: u64, page_ns: u64) -> Option<u64> {
+    /// The read with which a file is worn, of 1000, each of so many pages and as long as `wait_us`; `page_ns` is what a page takes.
+    fn worn_by(end_of_file: u64, pages: u64, wait_us: u64, page_ns: u64, overlaps: bool) -> Option<u64> {
         let mut worn = Worn::default();
         (1..=1000).find(|_| {
-            worn.count(1, wait_us * 1000);
-            worn.says_so(end_of_file, |pages| (pages.count.0, wait_us * 1000 + pages.count.0 * page_ns))
+            worn.count(pages, wait_us * 1000);
+            let price = |pages: Extent| (pages.count.0, wait_us * 1000 + pages.count.0 * page_ns);
+            worn.says_so(end_of_file, Some(overlaps), price)
         })
     }
 
     /// The picture at the top.
     #[test]
     fn by_one_page_in_512_and_by_its_price() {
-        assert_eq!(worn_by(20_000, 30_000, 40_960), Some(40), "s3");
-        assert_eq!(worn_by(10_000, 30_000, 40_960), Some(20), "s3, half as large");
-        assert!(worn_by(20_000, 1_000, 16_384).is_some_and(|read| (329..=371).contains(&read)), "nfs");
-        assert_eq!(worn_by(SMALL_MAX + 1, 30_000, 0), None);
-        // A head: of 16 MB, and of 60.
-        for (end_of_file, read, buys) in [(3900, 22, true), (14_648, 75, false)] {
-            let mut worn = Worn::default();
-            (0..read).for_each(|_| worn.count(1, 8_000_000));
-            assert_eq!(worn.is_for_a_head(), buys, "{end_of_file} pages");
-            assert!(
-                worn_by(end_of_file, 8_000, 40_960)
-                    .is_some_and(|worn| (read..read + read / 8).contains(&worn))
-            );
-        }
+        let worn_by_many = |end_of_file, wait_us, page_ns| worn_by(end_of_file, 1, wait_us, page_ns, true);
+        assert_eq!(worn_by_many(20_000, 30_000, 40_960), Some(40), "s3");
+        assert_eq!(worn_by_many(10_000, 30_000, 40_960), Some(20), "s3, half as large");
+        assert!(worn_by_many(20_000, 1_000, 16_384).is_some_and(|read| (329..=371).contains(&read)), "nfs");
+    }
+
+    /// Of 128 MiB, of 256 and of 1 GiB.
+    #[test]
+    fn a_large_file_is_not_worn_by_some_touches() {
+        assert_eq!([32_768, 65_536, 262_144].map(wears), [64, 65_536 / 128, 262_144 / 8]);
+        assert_eq!(worn_by(262_144, 1, 30_000, 0, true), None);
+    }
+
+    /// The same of a head: 16 MB, 80, 80 that are looked at only when the holes cost more than twice the pages, and reads of three pages.
+    #[test]
+    fn by_a_head_while_holes_are_few() {
+        assert_eq!(worn_by(3900, 1, 8_000, 40_960, false), Some(22));
+        assert!(worn_by(20_000, 1, 8_000, 40_960, false).is_some_and(|read| (104..=117).contains(&read)));
+        assert_eq!(worn_by(20_000, 3, 8_000, 40_960, false), None);
+        let mut worn = Worn::default();
+        (0..208).for_each(|_| worn.count(1, 8_000_000));
+        assert!(!worn.says_so(20_000, Some(false), |pages| (pages.count.0, pages.count.0 * 40_960)));
     }
 }

@@ -201,9 +201,9 @@ fn a_small_file_far_away_is_bought_once_it_is_worn() {
     let far = Some(true);
     assert_eq!(bought_by(30_000_000, end, far, &s3), [(39, 20_000)], "with the fortieth read");
     assert_eq!(bought_by(1_000_000, end, far, &nfs), []);
-    // Nor where memory does not hold it, nor by a head.
+    // Nor where memory does not hold it, nor by a head whose holes are many.
     assert_eq!(bought_by(30_000_000, end / 5, far, &s3), []);
-    assert_eq!(bought_by(30_000_000, end, Some(false), &s3), []);
+    assert_eq!(bought_by(60_000_000, end, Some(false), &s3), []);
     let to_know = bought_by(30_000_000, end, None, &s3);
     assert!(to_know.len() > 8 && to_know.iter().all(|b| b.1 <= 64), "{to_know:?}");
     // By a head if it is worn soon: its holes are few, and some waits are at stake.
@@ -213,15 +213,7 @@ fn a_small_file_far_away_is_bought_once_it_is_worn() {
     let bought = (0..32).find_map(|read| {
         Some((read, small.reads(Extent::new(read * 1201 % 4000, 1), 8_000_000, 4000, on_a_head, hdd)?))
     });
-    assert_eq!(bought, Some((21, (Extent::new(0, 4000), "R11 a small file read all over"))));
-    // Nor is a large file worn, however much of it was read at random.
-    let (mut density, mut seed, large) = (Density::default(), 7, 2 * THIN_MAX + 1);
-    let touches = (0..large / 64).map(|_| Extent::new(random(&mut seed) % large, 1));
-    let bought: u64 = touches
-        .filter_map(|page| density.reads(page, 30_000_000, large, FREELY, s3))
-        .map(|b| b.0.count.0)
-        .sum();
-    assert!(bought <= 256, "{bought} pages");
+    assert_eq!(bought, Some((21, (Extent::new(0, 4000), "R11 a file read all over"))));
 }
 
 /// A file that somebody cut to nothing, while who had worn it reads on where it was: nothing is left to buy (found by the swarm, seed 1795796129668088).
