@@ -41,8 +41,8 @@ const UNTOLD_MIN: u64 = 8;
 /// telling one costs 12 us, and what touches at random would have us busy for nothing. Of each 64 the first 8 are told, so
 /// that a stride is still found; a second touch near one is always told.
 const VAIN_TOUCHES: u32 = 64;
-/// On a device faster than this; a slower one leaves us all the time that we want.
-const FAST_NS: u64 = 1_000_000;
+/// On a device faster than this; a slower one leaves us all the time that we want: 12 us of 300.
+const FAST_NS: u64 = 300_000;
 /// Of so many touches that stand alone,
 const ALONE_OF: u32 = 64;
 /// so many are told.
