@@ -289,6 +289,7 @@ impl World {
                 self.request_max[device as usize] = request_max;
                 Input::Device { device, request_max, reader_max: PageCount(1 << self.chance.below(9)) }
             }
+            13 if self.chance.one_in(2) => Input::Untold { file: FileId(file), reads: self.chance.scale(20) },
             13 => Input::Told { file: FileId(file), all: self.chance.one_in(2) },
             _ => {
                 self.now += self.chance.scale(self.time_bits + 4);

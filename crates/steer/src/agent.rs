@@ -264,6 +264,8 @@ struct Held {
     /// Looks around in a row that found nothing, and reads until the next look.
     samples_vain: u32,
     samples_skip: u32,
+    /// Touches that stand alone and waited, and that the brain has not heard of, about.
+    untold: u64,
     /// Whether its readers have only touched mappings so far, and the brain hears of every page; `None` before the first.
     touched_only: Option<bool>,
 }

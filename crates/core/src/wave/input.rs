@@ -126,6 +126,14 @@ pub enum Input {
         /// Whether it is.
         all: bool,
     },
+    /// So many reads of single pages, here and there in a file, have waited, and nobody told of them: a driver leaves some out where telling takes
+    /// longer than it is worth. They pay rent for the file as those that are told (R11).
+    Untold {
+        /// Of which file.
+        file: FileId,
+        /// How many, about.
+        reads: u64,
+    },
     /// A fetch has arrived.
     Arrived {
         /// Which.

@@ -263,6 +263,7 @@ impl Wave {
             Input::Read { file, pages, actor } => self.read(now, file, pages, actor),
             Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
             Input::Used { file, pages } => self.used_quietly(now, file, pages),
+            Input::Untold { file, reads } => self.untold(file, reads),
             Input::Told { file, all } => {
                 if let Some(f) = self.files.get_mut(&file) {
                     f.told.is_all(all);

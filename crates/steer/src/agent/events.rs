@@ -265,6 +265,7 @@ impl State {
             published: BTreeSet::new(),
             account: Account::new(size),
             samples_vain: 0,
+            untold: 0,
             samples_skip: 0,
             touched_only: None,
         };

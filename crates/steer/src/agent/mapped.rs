@@ -333,6 +333,7 @@ impl State {
             self.account_brings(slot, last);
             self.account_used(slot, last);
             self.wave.handle(now, Input::Used { file, pages: last });
+            self.leaves_out(slot, 1);
             return;
         }
         let passed = if alone { None } else { self.passed(slot, all.start) };
@@ -365,6 +366,13 @@ impl State {
         self.told.insert(tid, Told { file: slot, offset: last.start.byte(), missing });
         self.account_used(slot, last);
         self.tell_all(slot, true, now);
+        if alone && missing > 0 {
+            self.leaves_out(slot, 0);
+            let untold = self.files.get_mut(&slot).map_or(0, |held| core::mem::take(&mut held.untold));
+            if untold > 0 {
+                self.wave.handle(now, Input::Untold { file, reads: untold });
+            }
+        }
         self.wave.handle(now, Input::Read { file, pages: last, actor: tid });
         if waited.is_none() {
             // It is mapped, so it has come; how long that took nobody knows. Where what follows is not there the reader has
@@ -470,6 +478,14 @@ impl State {
         self.vain = self.vain.saturating_add(1);
         self.mapped.alone = self.mapped.alone.wrapping_add(1);
         self.mapped.alone % ALONE_OF < ALONE_TOLD
+    }
+
+    /// A touch that stands alone is `left_out`, or told; where faults are watched by turns there were as many in each rest, about.
+    fn leaves_out(&mut self, slot: u32, left_out: u64) {
+        let rests = if self.mapped.turn == Turn::Always { 0 } else { REST };
+        if let Some(held) = self.files.get_mut(&slot) {
+            held.untold += left_out + rests;
+        }
     }
 
     /// Whether the pages beside this one were neither touched nor are there.

@@ -217,10 +217,15 @@ impl Density {
         }
     }
 
+    /// So many random reads of single pages, nobody knows where, have paid `wait_ns` each.
+    pub(crate) fn wears(&mut self, reads: u64, wait_ns: u64) {
+        self.worn.count_all(reads, reads, wait_ns.saturating_mul(reads));
+    }
+
     /// A random read of `pages` has paid so much.
     fn count(&mut self, pages: Extent, wait_ns: u64) {
         self.reads += 1;
-        self.worn.count(pages.count.0, wait_ns);
+        self.worn.count_all(1, pages.count.0, wait_ns);
         self.going.read(pages.start);
         for grid in 0..GRIDS {
             let key = grids::holding(grid, pages.start);
@@ -243,7 +248,9 @@ impl Density {
         self.forget_old();
         let end_of_file = terms.end_of_file;
         let going = self.going.is_one_way(terms.is_head());
-        let small = terms.gaps_are_cheap && !going && end_of_file / 4 <= terms.most;
+        // Many readers pay at once, and gaps may be dear to them all the same.
+        let waits = terms.gaps_are_cheap || terms.alone;
+        let small = waits && !going && end_of_file / 4 <= terms.most;
         if small && self.worn.says_so(end_of_file, terms.overlaps, &price) {
             let region = self.wear(pages.start, terms.overlaps, end_of_file);
             if region.is_some() {

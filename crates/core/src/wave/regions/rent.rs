@@ -55,6 +55,14 @@ impl Wave {
         self.buy_what_paid(now, id, pages, true);
     }
 
+    /// R11: so many strays waited of which nobody told. They wear the file; the next that is told may buy it.
+    pub(in crate::wave) fn untold(&mut self, id: FileId, reads: u64) {
+        let Some(f) = self.files.get_mut(&id) else { return };
+        if let Some(latency) = self.queues.get(&f.device).and_then(|queue| queue.device.latency()) {
+            f.density.wears(reads, latency.0);
+        }
+    }
+
     /// R11: something has arrived in a file. What its latest stray would have bought may have a price now that was a guess then.
     pub(in crate::wave) fn price_again(&mut self, now: Nanos, id: FileId) {
         let Some(f) = self.files.get(&id).filter(|f| f.density.is_unpriced()) else { return };
@@ -167,5 +175,26 @@ mod tests {
                 (126, Extent::new(262_144, 16_384), "R11 rent paid")
             ]
         );
+    }
+
+    /// Lookups in 16 MB of nfs, of which a driver tells one in 30: what it left out pays as well, and the next that is told buys the file.
+    #[test]
+    fn reads_that_nobody_told_pay_rent_too() {
+        let bought = |untold: u64| {
+            let (mut wave, file) = (Wave::new(Config::default()), FileId(0));
+            wave.handle(Nanos(0), Input::Open { file, device: 0, size: Bytes(16 << 20) });
+            wave.queue(0).device = crate::wave::devices::device::tests::play(16, 1_000, 250);
+            let mut now = Nanos(0);
+            for page in [1700, 90, 2950, 640, 3333, 1203] {
+                wave.handle(now, Input::Untold { file, reads: untold });
+                let pages = Extent::new(page, 1);
+                wave.handle(now, Input::Read { file, pages, actor: 0 });
+                now.0 += 1_000_000;
+                wave.handle(now, Input::Waited { file, pages, actor: 0, took: Nanos::from_ms(1) });
+                wave.check();
+            }
+            wave.take_trace().any(|e| e.decision.why.0 == "R11 a file read all over")
+        };
+        assert_eq!([0, 29].map(bought), [false, true]);
     }
 }

@@ -16,6 +16,9 @@
 //!   read 104  rent 832 ms >= 827 ms: worn, and bought for 1.7 s; 20,000 lookups take 2.5 s instead of 160 s, and 300 as long as they would
 //! ```
 //!
+//! While nobody knows whether it is a head, a part is bought for an eighth of the price to who reads single pages: it tells the price as well.
+//! Reads that nobody told count all the same ([`crate::wave::Input::Untold`]): 3,000 of an SSD wear 150 MB, of which its driver tells one in 240.
+//!
 //! A head pays a way for each hole that the reads have left, so the price of what is left grows with the rent, and never comes to it. So it buys for the
 //! price without the holes, from the 16th random read on, and while the holes cost no more than twice that. And only for who reads single pages:
 //! the larger his reads, the fewer are left to him, and those who read runs here and there stop before it pays.
@@ -27,6 +30,9 @@ use crate::units::Extent;
 pub(in crate::wave) const WORN: u64 = 512;
 /// Of a larger file than 128 MiB more.
 const SMALL_MAX: u64 = 32_768;
+/// While nobody knows whether requests overlap, nor by what the price is to be reckoned, part of a file shows it to who reads single pages, for
+/// one part in so many of the price.
+const SHOWS: u64 = 8;
 /// Random reads from which on a head buys what is left: so many are no chance.
 const HEAD_READS_MIN: u64 = 16;
 /// It does so while the holes cost no more than so many times the price,
@@ -47,11 +53,11 @@ pub(in crate::wave) struct Worn {
 }
 
 impl Worn {
-    /// A random read of so many pages waited, or is expected to wait, `wait_ns`.
-    pub(in crate::wave) fn count(&mut self, pages: u64, wait_ns: u64) {
-        self.reads += 1;
+    /// So many random reads of so many pages in all waited, or are expected to wait, `waits_ns` together.
+    pub(in crate::wave) fn count_all(&mut self, reads: u64, pages: u64, waits_ns: u64) {
+        self.reads += reads;
         self.pages_read += pages;
-        self.paid_ns = self.paid_ns.saturating_add(wait_ns);
+        self.paid_ns = self.paid_ns.saturating_add(waits_ns);
     }
 
     /// Whether the file is worn, to what serves several requests at once, to a head, or while nobody knows (`overlaps`): `price(pages)` is how many of
@@ -64,14 +70,16 @@ impl Worn {
     ) -> bool {
         let touched = self.pages_read >= wears(end_of_file);
         let is_head = overlaps == Some(false);
+        let mut shows = false;
         if touched && (is_head || !self.worn) && self.reads >= self.look {
             self.look = self.reads + self.reads / 8;
             let price_ns = price(Extent::new(0, end_of_file)).1;
             let single = self.reads >= HEAD_READS_MIN && self.pages_read <= HEAD_PAGES_MAX * self.reads;
             let for_a_head = single && self.paid_ns <= HEAD_HOLES * price_ns;
-            self.worn = self.paid_ns >= price_ns && (overlaps != Some(false) || for_a_head);
+            self.worn = self.paid_ns >= price_ns && (!is_head || for_a_head);
+            shows = overlaps.is_none() && single && self.paid_ns >= price_ns / SHOWS;
         }
-        self.worn
+        shows || self.worn
     }
 }
 
@@ -90,7 +98,7 @@ mod tests {
     fn worn_by(end_of_file: u64, pages: u64, wait_us: u64, page_ns: u64, overlaps: bool) -> Option<u64> {
         let mut worn = Worn::default();
         (1..=1000).find(|_| {
-            worn.count(pages, wait_us * 1000);
+            worn.count_all(1, pages, wait_us * 1000);
             let price = |pages: Extent| (pages.count.0, wait_us * 1000 + pages.count.0 * page_ns);
             worn.says_so(end_of_file, Some(overlaps), price)
         })
@@ -119,7 +127,7 @@ mod tests {
         assert!(worn_by(20_000, 1, 8_000, 40_960, false).is_some_and(|read| (104..=117).contains(&read)));
         assert_eq!(worn_by(20_000, 3, 8_000, 40_960, false), None);
         let mut worn = Worn::default();
-        (0..208).for_each(|_| worn.count(1, 8_000_000));
+        worn.count_all(208, 208, 208 * 8_000_000);
         assert!(!worn.says_so(20_000, Some(false), |pages| (pages.count.0, pages.count.0 * 40_960)));
     }
 }
