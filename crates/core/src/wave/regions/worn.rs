@@ -1,6 +1,6 @@
 //! R11: a file that is read at random all over is worn: its reader has waited for as long as all of it takes.
 //!
-//! Reads that gather nowhere pay rent in no region of their file, and in all of it together. A file of which memory holds four is *worn* once one
+//! Reads that gather nowhere pay rent in no region of their file, and in all of it together. A file that memory holds is *worn* once one
 //! page in 512 of it was read at random and the rent came to the price of the whole; what is bought of it then is said in density.rs. Of one larger
 //! than 128 MiB more must have been read, as the square of its size: of 256 MiB one page in 128, of 1 GiB one in 8. Who touches some pages of a large
 //! file pays for no more than those; who comes by all of it by and by, as a store does that is read by its keys, gets it.
@@ -55,8 +55,8 @@ pub(in crate::wave) struct Worn {
 impl Worn {
     /// So many random reads of so many pages in all waited, or are expected to wait, `waits_ns` together.
     pub(in crate::wave) fn count_all(&mut self, reads: u64, pages: u64, waits_ns: u64) {
-        self.reads += reads;
-        self.pages_read += pages;
+        self.reads = self.reads.saturating_add(reads);
+        self.pages_read = self.pages_read.saturating_add(pages);
         self.paid_ns = self.paid_ns.saturating_add(waits_ns);
     }
 
@@ -72,10 +72,10 @@ impl Worn {
         let is_head = overlaps == Some(false);
         let mut shows = false;
         if touched && (is_head || !self.worn) && self.reads >= self.look {
-            self.look = self.reads + self.reads / 8;
+            self.look = self.reads.saturating_add(self.reads / 8);
             let price_ns = price(Extent::new(0, end_of_file)).1;
-            let single = self.reads >= HEAD_READS_MIN && self.pages_read <= HEAD_PAGES_MAX * self.reads;
-            let for_a_head = single && self.paid_ns <= HEAD_HOLES * price_ns;
+            let single = self.reads >= HEAD_READS_MIN && self.pages_read / HEAD_PAGES_MAX <= self.reads;
+            let for_a_head = single && self.paid_ns / HEAD_HOLES <= price_ns;
             self.worn = self.paid_ns >= price_ns && (!is_head || for_a_head);
             shows = overlaps.is_none() && single && self.paid_ns >= price_ns / SHOWS;
         }
@@ -85,9 +85,9 @@ impl Worn {
 
 /// Pages that must have been read of a file of so many.
 fn wears(end_of_file: u64) -> u64 {
-    let times =
-        |pages: u64| u128::from(end_of_file.max(SMALL_MAX)) * u128::from(pages) / u128::from(SMALL_MAX);
-    u64::try_from(times(times(end_of_file.div_ceil(WORN)) as u64)).unwrap_or(u64::MAX)
+    let times = u128::from(end_of_file.max(SMALL_MAX));
+    let pages = u128::from(end_of_file.div_ceil(WORN)).saturating_mul(times).saturating_mul(times);
+    u64::try_from(pages / u128::from(SMALL_MAX * SMALL_MAX)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
