@@ -78,14 +78,15 @@ def server(root, delay_s, counts):
             head = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "Content-Length": length}.items())
             self.connection.sendall(f"HTTP/1.1 {status} .\r\n{head}\r\n".encode() + body)
 
+        def tell(self, method, status, text):
+            self.reply(status, {"Content-Type": "application/xml"}, len(text), text if method == "GET" else b"")
+
         def answer(self, method, url, wanted):
             path = pathlib.Path(root, urllib.parse.unquote(url.path).lstrip("/"))
             if path.is_dir() and len(path.relative_to(root).parts) == 1:
-                text = listing(path, dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True)))
-                return self.reply(200, {"Content-Type": "application/xml"}, len(text), text if method == "GET" else b"")
+                return self.tell(method, 200, listing(path, dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))))
             if not path.is_file():
-                text = b"<Error><Code>NoSuchKey</Code></Error>"
-                return self.reply(404, {"Content-Type": "application/xml"}, len(text), text if method == "GET" else b"")
+                return self.tell(method, 404, b"<Error><Code>NoSuchKey</Code></Error>")
             size = path.stat().st_size
             headers = {
                 "ETag": f'"{tag(path)}"',

@@ -10,7 +10,8 @@
 //! that is cached already shall go quiet at once).
 //!
 //! Rooms: `events` what programs tell, `fetching` what the brain wants, `housekeeping` what is given up again, `account`
-//! who brought which page, `report` what it came to. Whatever fails here costs speed, never the run: a file that cannot be opened is left alone and counted.
+//! who brought which page, `report` what it came to. Whatever fails here costs speed, never the run: a file that cannot be
+//! opened is left alone and counted.
 //!
 //! Worked example, `cat` of a file on a device of 30 ms (test `a_reader_is_run_ahead_of`): Seen, Read [0,+32) -> fetch
 //! [32,160) in calls of 64 pages -> Done 30 ms -> `Waited` -> arrivals at 30 ms -> leaves published quiet but for the mark.

@@ -42,6 +42,7 @@ pub use launch::{
     Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, outlive_file_limits, spawn,
 };
 pub use library::{LibraryError, install as install_library};
+pub use memory::meminfo;
 pub use observer::OutsideBy;
 pub use segment::{SegmentError, SharedSegment};
 pub use select::Selection;

@@ -18,7 +18,7 @@ const RESERVE: u64 = 16;
 
 /// Bytes that prefetched pages may occupy now, at most `ceiling`. Never less than 4 MiB, so that a run can move at all.
 pub(crate) fn allowance(ceiling: Option<u64>, pid: Option<u32>) -> u64 {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text)).map(|a| a / 2);
+    let machine = meminfo("MemAvailable:").map(|available| available / 2);
     let groups = [Some("self".to_string()), pid.map(|pid| pid.to_string())];
     let group = groups
         .into_iter()
@@ -34,9 +34,13 @@ pub(crate) fn differs(before: u64, now: u64) -> bool {
     before.abs_diff(now) > before / 8
 }
 
-/// MemAvailable of a /proc/meminfo, in bytes.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// What /proc/meminfo says under a name such as `MemTotal:`, in bytes; `None` where it does not.
+pub fn meminfo(name: &str) -> Option<u64> {
+    named(&fs::read_to_string("/proc/meminfo").ok()?, name)
+}
+
+fn named(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
@@ -75,7 +79,10 @@ mod tests {
 
     #[test]
     fn meminfo_is_read() {
-        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   24226000 kB\n"), Some(24_226_000 * 1024));
+        assert_eq!(
+            named("MemTotal: 9 kB\nMemAvailable:   24226000 kB\n", "MemAvailable:"),
+            Some(24_226_000 * 1024)
+        );
     }
 
     #[test]

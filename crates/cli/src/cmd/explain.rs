@@ -89,7 +89,8 @@ fn run(args: &Args) -> Result<(), Failure> {
     let mount = file.is_dir().then(|| file.join(".bowwave/explain"));
     let mut lines = Lines::open(mount.as_ref().unwrap_or(file))?;
     let mut written = Ok(());
-    let mut headed = args.stats || args.json || args.format != Format::Columns;
+    let in_columns = args.format == Format::Columns && !args.json && !args.stats;
+    let mut headed = !in_columns;
     while let Some(met) = lines.next_met()? {
         if args.stats {
             summary.count(&met);
@@ -100,15 +101,18 @@ fn run(args: &Args) -> Result<(), Failure> {
             headed = true;
         }
         written = written.and_then(|()| print(&mut out, args, &met));
-        if let Met::Entry(entry) = &met {
-            met_rules.insert(entry.why.split(' ').next().unwrap_or_default().to_string());
+        if let Met::Entry(entry) = &met
+            && let Some(rule) =
+                entry.why.split(' ').next().filter(|rule| in_columns && !met_rules.contains(*rule))
+        {
+            met_rules.insert(rule.to_string());
         }
         // Nobody reads on (`| head`): there is nothing left to say, and nothing wrong.
         if written.is_err() {
             break;
         }
     }
-    if args.format == Format::Columns && !args.json && !args.stats {
+    if in_columns {
         written = written.and_then(|()| legend_of_rules(&mut out, &met_rules));
     }
     if args.stats {

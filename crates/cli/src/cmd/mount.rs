@@ -148,14 +148,6 @@ fn size(text: &str) -> Result<Bytes, String> {
 /// What a cache needs to work with at least.
 const MEMORY_MIN: Bytes = Bytes(1 << 20);
 
-/// MemTotal of /proc/meminfo, where that is told.
-fn memory_of_machine() -> Option<Bytes> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(Bytes(kib << 10))
-}
-
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1e6).contains(number));
     number.ok_or_else(|| format!("'{}' is no number of seconds from 0 to 1000000", text.escape_debug()))
@@ -218,7 +210,9 @@ impl Args {
                 }
             }
         }
-        if let Some(machine) = memory_of_machine().filter(|machine| self.memory > *machine) {
+        if let Some(machine) =
+            bowwave_steer::meminfo("MemTotal:").map(Bytes).filter(|machine| self.memory > *machine)
+        {
             return Err(usage(format!(
                 "a cache of {} MiB is more than the memory of this machine, {} MiB",
                 self.memory.0 >> 20,

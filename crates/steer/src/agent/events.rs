@@ -265,8 +265,8 @@ impl State {
             published: BTreeSet::new(),
             account: Account::new(size),
             samples_vain: 0,
-            untold: 0,
             samples_skip: 0,
+            untold: 0,
             touched_only: None,
         };
         self.files.insert(event.file, held);

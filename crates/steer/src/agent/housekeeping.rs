@@ -116,7 +116,7 @@ impl State {
         }
         let mut lost = false;
         for pages in gone {
-            lost |= (0..pages.count.0).any(|i| self.wave.resident(file, pages.start + PageCount(i)));
+            lost = lost || (0..pages.count.0).any(|i| self.wave.resident(file, pages.start + PageCount(i)));
             self.account_lacks(file.0 as u32, pages);
             self.wave.handle(now, Input::Dropped { file, pages });
         }

@@ -8,6 +8,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use bowwave_core::{FileId, Input};
 use bowwave_wire::{ENDS, Event, Harvest, KERNEL_ON, Kind};
 
+/// An agent that does what it is told to, with its segment and the folder of that.
+fn unstarted() -> (tempfile::TempDir, Arc<SharedSegment>, State) {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
+    let state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    (dir, segment, state)
+}
+
 /// The program's side: what the shim does, in a few lines.
 struct Program<'a> {
     segment: &'a SharedSegment,
@@ -179,9 +187,7 @@ fn a_file_that_was_not_asked_for_is_left_alone() {
 /// has read since after it, and the read itself once.
 #[test]
 fn a_read_is_told_between_what_was_read_before_it_and_what_was_read_since() {
-    let dir = tempfile::tempdir().unwrap();
-    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
-    let state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (_dir, segment, state) = unstarted();
     let (_tmp, file) = temporary(256);
     let meta = file.metadata().unwrap();
     let slot = segment.bind(meta.dev(), meta.ino(), meta.len()).unwrap();
@@ -205,9 +211,7 @@ fn a_read_is_told_between_what_was_read_before_it_and_what_was_read_since() {
 /// Who was heard of at page 70 and is far away now has read on to page 75 meanwhile: that is told before, and where others read is not his.
 #[test]
 fn what_a_reader_read_where_he_left_off_is_told_before_he_reads_elsewhere() {
-    let dir = tempfile::tempdir().unwrap();
-    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
-    let mut state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (_dir, segment, mut state) = unstarted();
     let (_tmp, file) = temporary(4096);
     let meta = file.metadata().unwrap();
     let slot = segment.bind(meta.dev(), meta.ino(), meta.len()).unwrap();
@@ -230,9 +234,7 @@ fn what_a_reader_read_where_he_left_off_is_told_before_he_reads_elsewhere() {
 /// A file system shall be unmountable by the program that comes after the one that read there.
 #[test]
 fn what_was_closed_is_let_go_of_at_once_and_what_another_has_open_is_not() {
-    let dir = tempfile::tempdir().unwrap();
-    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
-    let mut state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (_dir, segment, mut state) = unstarted();
     let (tmp, file) = temporary(64);
     let second = file.try_clone().unwrap();
     let (first, second) = (Program::open(&segment, file), Program::open(&segment, second));
@@ -259,9 +261,7 @@ fn what_was_closed_is_let_go_of_at_once_and_what_another_has_open_is_not() {
 /// the read as well.
 #[test]
 fn what_is_fetched_while_a_large_read_goes_on_is_counted_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let segment = Arc::new(SharedSegment::create_in(dir.path()).unwrap());
-    let mut state = State::new(Arc::clone(&segment), Options::default(), Arc::default(), Arc::default());
+    let (_dir, segment, mut state) = unstarted();
     let (_tmp, file) = temporary(2048);
     absent(&file);
     let program = Program::open(&segment, file);

@@ -250,8 +250,8 @@ impl Density {
         let going = self.going.is_one_way(terms.is_head());
         // Many readers pay at once, and gaps may be dear to them all the same.
         let waits = terms.gaps_are_cheap || terms.alone;
-        let small = waits && !going && end_of_file / 4 <= terms.most;
-        if small && self.worn.says_so(end_of_file, terms.overlaps, &price) {
+        let fits = end_of_file / 4 <= terms.most;
+        if waits && !going && fits && self.worn.says_so(end_of_file, terms.overlaps, &price) {
             let region = self.wear(pages.start, terms.overlaps, end_of_file);
             if region.is_some() {
                 return region.map(|region| (region, "R11 a file read all over"));
