@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use bowwave_core::{
-    Action, Config, Counters, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount,
+    Action, Bytes, Config, Counters, Extent, FetchId, FileId, Input, Nanos, PAGE_SIZE, PageBit, PageCount,
     PageIndex, PageTable, Wave, first_look, left_off, next_look, while_read,
 };
 
@@ -129,6 +129,8 @@ struct World<'a> {
     knowledge: Knowledge,
     /// What the brain hears of, each when its event comes.
     told: Vec<Input>,
+    /// Where the read lies to the byte that is told next.
+    exactly: Option<Input>,
     agent_free: u64,
     device_planned: u64,
     outcome: Outcome,
@@ -194,6 +196,7 @@ pub fn play_knowing(
         wave,
         knowledge,
         told: Vec::new(),
+        exactly: None,
         agent_free: 0,
         device_planned: u64::MAX,
         outcome: Outcome::default(),
@@ -221,9 +224,11 @@ impl World<'_> {
                 Event::Told(i) => {
                     let input = self.told[i];
                     match input {
+                        Input::Exactly { .. } => self.exactly = Some(input),
                         Input::Read { file, pages, .. } if self.knowledge != Knowledge::Event => {
                             self.hear_of_read(file.0 as u32, pages, input);
                         }
+                        Input::Read { .. } => self.agent_hears(input),
                         _ => self.agent(input),
                     }
                 }
@@ -263,6 +268,10 @@ impl World<'_> {
             let told = self.loud(o.file, pages);
             self.readers[who as usize].told = told;
             if told {
+                // An observer outside sees pages.
+                if self.knowledge != Knowledge::Sampled {
+                    self.tell(Input::Exactly { actor: who, from: o.offset, bytes: Bytes(o.asked) });
+                }
                 self.tell(read);
             }
         }
@@ -313,9 +322,17 @@ impl World<'_> {
         let since = found.partition_point(|run| run.start < pages.start);
         let used = |&pages: &Extent| Input::Used { file: FileId(u64::from(file)), pages };
         let before = found[..since].iter().map(used);
-        for input in before.chain([read]).chain(found[since..].iter().map(used)) {
-            self.agent(input);
+        before.for_each(|input| self.agent(input));
+        self.agent_hears(read);
+        found[since..].iter().map(used).for_each(|input| self.agent(input));
+    }
+
+    /// The brain hears of a read, to the byte as far as that was told.
+    fn agent_hears(&mut self, read: Input) {
+        if let Some(exactly) = self.exactly.take() {
+            self.agent(exactly);
         }
+        self.agent(read);
     }
 
     /// Tells of what the reader of `read` read without a word where he was before, if that is elsewhere.
@@ -399,7 +416,7 @@ impl World<'_> {
         if self.wave.is_none() {
             return;
         }
-        self.outcome.events += u64::from(!matches!(input, Input::Used { .. }));
+        self.outcome.events += u64::from(!matches!(input, Input::Used { .. } | Input::Exactly { .. }));
         let notice_ns = if self.knowledge == Knowledge::Event { 0 } else { NOTICE_NS };
         let when = (self.now + notice_ns).max(self.agent_free);
         self.tell_at(when, input);

@@ -99,6 +99,16 @@ pub enum Input {
         /// By whom: a thread, say.
         actor: u32,
     },
+    /// Where the read lies to the byte that this actor makes next. Told just before its `Read` by who knows it: records are seldom as long as
+    /// a number of whole pages (R7). Without it a read is known to begin somewhere in its first page.
+    Exactly {
+        /// By whom.
+        actor: u32,
+        /// The byte of the file at which it begins.
+        from: u64,
+        /// How many bytes it has.
+        bytes: Bytes,
+    },
     /// A read has taken so long. Told after its `Read`, or alone where its pages were quiet and yet it was slow.
     Waited {
         /// Of which file.

@@ -93,6 +93,7 @@ use streams::expected::Expected;
 use streams::quiet::Told;
 use streams::stream::{Course, STREAMS_MAX, StreamId, Streams};
 use streams::sweep::SilenceLine;
+use stride::beat::Lies;
 use stride::columns::{Column, Taken};
 use windows::in_step::Seeds;
 use windows::needed::Said;
@@ -160,6 +161,8 @@ struct Latest {
     off_stride: u8,
     /// Starts of its latest reads that belonged to no stream.
     strays: Lately<u64, { 3 * streams::begin::TURNS_MAX }>,
+    /// Where the latest of them lay to the byte, as far as that was told.
+    lay: Lately<Option<Lies>, { stride::strides::STRIDE_READS as usize }>,
     /// Runs in a row that it left for one not far ahead, below 0 downwards (R8).
     hops: i8,
     /// The column of a matrix that it walks, and what it took up of late (R7).
@@ -208,6 +211,8 @@ pub struct Wave {
     next_fetch: u64,
     /// What the reader of this very input is about to bring himself.
     own: Option<(FileId, Extent)>,
+    /// Where the read lies to the byte that this actor makes now, as far as it was told.
+    exactly: Option<(u32, Lies)>,
     /// Runs of all files that ended (R9).
     ended: Ended,
     belief: Belief,
@@ -237,6 +242,7 @@ impl Wave {
             arrivals: VecDeque::new(),
             next_fetch: 0,
             own: None,
+            exactly: None,
             ended: Ended::default(),
             belief: Belief::new(config.memory.0 / crate::units::PAGE_SIZE),
             ledger: Ledger::default(),
@@ -253,6 +259,7 @@ impl Wave {
     /// Takes one input. What is to be done then comes out of [`Wave::poll`].
     pub fn handle(&mut self, now: Nanos, input: Input) {
         self.own = None;
+        let exactly = self.exactly.take();
         match input {
             Input::Device { device, request_max, reader_max } => {
                 let queue = self.queue(device);
@@ -260,7 +267,14 @@ impl Wave {
             }
             Input::Open { file, device, size } => self.open(file, device, size),
             Input::Close { file } => self.close(file),
-            Input::Read { file, pages, actor } => self.read(now, file, pages, actor),
+            Input::Read { file, pages, actor } => {
+                self.exactly = exactly.filter(|&(by, _)| by == actor);
+                self.read(now, file, pages, actor);
+                self.exactly = None;
+            }
+            Input::Exactly { actor, from, bytes } => {
+                self.exactly = Lies::told(from, bytes.0).map(|lies| (actor, lies));
+            }
             Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
             Input::Used { file, pages } => self.used_quietly(now, file, pages),
             Input::Untold { file, reads } => self.untold(file, reads),

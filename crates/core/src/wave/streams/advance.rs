@@ -13,10 +13,10 @@
 //! Where another stream was expected at the same page that one is displaced: this one goes on for both (expected.rs).
 
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PageIndex};
+use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::wave::streams::expected::Displaced;
-use crate::wave::streams::locate::PLAY;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::beat::{Beat, Lies};
 use crate::wave::{File, Wave};
 use alloc::vec::Vec;
 
@@ -69,10 +69,18 @@ impl File {
         self.expected.expect(Course::Backward, s.next, sid)
     }
 
-    /// A stride has come to `page`.
-    fn stride_on(&mut self, sid: StreamId, s: &mut Stream, page: u64, period: i64) -> Option<StreamId> {
+    /// A stride has come to `pages`, of which was told where they lie, or not.
+    fn stride_on(
+        &mut self,
+        sid: StreamId,
+        s: &mut Stream,
+        pages: Extent,
+        told: Option<Lies>,
+    ) -> Option<StreamId> {
+        let Course::Stride { period, .. } = s.course else { return None };
         self.expected.clear(s.course, s.next);
-        let next = page.checked_add_signed(period).unwrap_or(u64::MAX);
+        s.beat.comes(s.beat.nearest(pages.start.0).max(1), pages, told);
+        let next = s.beat.after(1).map_or(u64::MAX, |run| run.start.0);
         s.next = next;
         if (period > 0 && s.frontier < next) || (period < 0 && s.frontier > next) {
             s.frontier = next;
@@ -87,7 +95,7 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Some(f) = self.files.get_mut(&s.file) else { return };
         let (id, serial, guessed) = (s.file, s.begun.serial(), s.ahead > 0);
-        let (course, next, first, run_before) = (s.course, s.next, s.first, s.latest_run());
+        let (course, next, first, beat) = (s.course, s.next, s.first, s.beat);
         s.request = pages.count.0;
         s.touched(now);
         if s.reads == 3 {
@@ -95,11 +103,12 @@ impl Wave {
             f.taught.read_thrice(s.waits.is_early_no_more());
         }
         let way = self.queues.get(&f.device).map(|queue| queue.device.unit_pages());
+        let told = self.exactly.map(|(_, lies)| lies).filter(|lies| lies.begins(pages));
         let displaced = match course {
             Course::Seed if pages.start.0 < first => f.turn_down(sid, s, pages.start.0),
             Course::Seed | Course::Forward => f.move_up(sid, s, pages, way),
             Course::Backward => f.move_down(sid, s, pages),
-            Course::Stride { period, .. } => f.stride_on(sid, s, pages.start.0, period),
+            Course::Stride { .. } => f.stride_on(sid, s, pages, told),
         };
         if let Some(other) = displaced {
             self.displaced(other, Displaced::ByRead);
@@ -108,7 +117,7 @@ impl Wave {
             self.went_on(id, serial, guessed);
         }
         if let Course::Stride { run, .. } = course {
-            self.strode_to(now, sid, Extent::new(next, run), run_before, pages.start.0);
+            self.strode_to(now, sid, (beat, run), pages.start.0);
         }
         let passed = match self.streams.get(sid).map(|s| (s.course, s.next)) {
             Some((Course::Forward, now_next)) => {
@@ -144,38 +153,31 @@ impl Wave {
         }
     }
 
-    /// R7: a stride has come to page `q`; the runs between the one `expected` and this one were read as well, and `run_before` was its latest.
-    fn strode_to(&mut self, now: Nanos, sid: StreamId, expected: Extent, run_before: Option<Extent>, q: u64) {
+    /// R7: a stride has come to page `q`; the runs between the latest, of so many pages, and this one were read as well, as the `beat` of before
+    /// has them.
+    fn strode_to(&mut self, now: Nanos, sid: StreamId, (beat, run): (Beat, u64), q: u64) {
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let (id, Course::Stride { period, .. }) = (s.file, s.course) else { return };
-        let from = expected.start.0;
-        let way = q as i64 - from as i64 + PLAY as i64 * period.signum();
-        let runs = ((way / period).max(0) as u64).min(QUIET_MAX);
+        let (id, latest) = (s.file, beat.after(0));
+        let runs = (beat.nearest(q).max(1).unsigned_abs() - 1).min(QUIET_MAX);
         s.reads += runs;
-        self.pass_runs(now, id, expected, period, runs);
+        self.pass_runs(now, id, (beat, run), runs);
         // Did its reader go on where the run before ended?
-        let went_on = run_before.is_some_and(|run| self.files[&id].table.has(PageBit::Used, run.end()));
+        let ended = latest.map(|latest| latest.start + PageCount(run));
+        let went_on = ended.is_some_and(|end| self.files[&id].table.has(PageBit::Used, end));
         if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
             s.followed += 1;
         }
         // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
-        let before = from.saturating_add_signed(-period);
+        let before = latest.map_or(q, |latest| latest.start.0);
         let gaps = Extent::between(PageIndex(before.min(q)), PageIndex(before.max(q)));
         let passed = self.files[&id].table.count(PageBit::Ahead, gaps).0;
         self.ledger.died(passed);
     }
 
-    /// So many runs of a stride were read quietly, `first` and those behind it; [`QUIET_MAX`] are believed.
-    pub(in crate::wave) fn pass_runs(
-        &mut self,
-        now: Nanos,
-        id: FileId,
-        first: Extent,
-        period: i64,
-        runs: u64,
-    ) {
-        for k in 0..runs.min(QUIET_MAX) as i64 {
-            let passed = Extent::new((first.start.0 as i64 + k * period).max(0) as u64, first.count.0);
+    /// So many runs of a stride, of `run` pages where they lie whole pages apart, were read quietly; [`QUIET_MAX`] are believed.
+    pub(in crate::wave) fn pass_runs(&mut self, now: Nanos, id: FileId, (beat, run): (Beat, u64), runs: u64) {
+        for passed in (1..=runs.min(QUIET_MAX) as i64).map_while(|k| beat.after(k)) {
+            let passed = Extent { count: passed.count.max(PageCount(run)), ..passed };
             self.use_pages(id, passed);
             self.sow(now, id, passed, None);
         }
@@ -227,7 +229,8 @@ mod tests {
     fn a_run_that_is_a_page_early_is_counted_with_those_before() {
         let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-        let s = Stream::stride(id, Extent::new(32, 1), 16, Nanos(0)).unwrap();
+        let pages = Extent::new(32, 1);
+        let s = Stream::stride(id, pages, Beat::whole(pages, 16).unwrap(), Nanos(0)).unwrap();
         let sid = wave.adopt(Nanos(0), s).unwrap();
         assert_eq!(wave.streams.get(sid).unwrap().next, 48);
         wave.advance(Nanos(1), sid, Extent::new(95, 1));

@@ -17,6 +17,7 @@ use crate::wave::Wave;
 use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::locate::HISTORY_MAX;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::beat::{Beat, Lies};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::runs::Way;
 
@@ -85,7 +86,9 @@ impl Wave {
         }
         let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));
         if let Some((period, reads, before)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
-            let mut s = Stream::stride(id, pages, period, now)?;
+            let told = if in_a_row.is_some() { self.bytes_apart(actor, pages) } else { None };
+            let beat = told.or_else(|| Beat::whole(pages, period))?;
+            let mut s = Stream::stride(id, pages, beat, now)?;
             s.reads = reads;
             s.by_turns = in_a_row.is_none();
             s.pace.comes_every(now.since(before).0);
@@ -182,11 +185,29 @@ impl Wave {
         Some(sid)
     }
 
+    /// Where `pages` lie that are read now, to the byte, if it was told.
+    pub(in crate::wave) fn lies(&self, pages: Extent) -> Option<Lies> {
+        self.exactly.map(|(_, lies)| lies).filter(|lies| lies.begins(pages))
+    }
+
+    /// R7: the beat of the last three strays of `actor`, the latest of which are `pages`, if they lie as many bytes apart, and more than they are
+    /// long.
+    fn bytes_apart(&self, actor: u32, pages: Extent) -> Option<Beat> {
+        let &[Some(latest), Some(second), Some(first)] = self.latest.get(&actor)?.lay.all() else {
+            return None;
+        };
+        let beat = Beat::told(latest, latest.since(second)?);
+        let alike = second.since(first)? == latest.since(second)?;
+        (alike && beat.pages().unsigned_abs() > pages.count.0).then_some(beat)
+    }
+
     /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others.
     fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
+        let lies = self.lies(pages);
         let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
         let (q, before) = (pages.start.0, latest.strays);
         latest.strays.push(q);
+        latest.lay.push(lies);
         // From the n-th read before this one to the one `turns` before that.
         let step = |n: usize, turns: usize| {
             let later = if n == 0 { q } else { *before.all().get(n - 1)? };

@@ -279,15 +279,15 @@ impl Wave {
 
 /// Where the first page ahead of a stream that goes up, or the first run of a stride, begins that is neither there nor on its way.
 fn fetched_up_to(f: &File, s: &Stream) -> u64 {
-    let (period, run) = match s.course {
-        Course::Stride { period, run } => (period, run),
+    let run = match s.course {
+        Course::Stride { run, .. } => run,
         Course::Forward => {
             let ahead = Extent::between(PageIndex(s.next), PageIndex(s.frontier));
             return f.table.holes(ahead).next().map_or(s.frontier, |hole| hole.start.0);
         }
         Course::Seed | Course::Backward => return s.next,
     };
-    let starts = core::iter::successors(Some(s.next), |at| at.checked_add_signed(period));
+    let starts = (1..).map_while(|k| s.beat.after(k)).map(|run| run.start.0);
     let asked_for = starts.take_while(|&at| at < f.end && at.abs_diff(s.next) <= s.out());
     let missing = |at: &u64| f.table.resident(Extent::new(*at, run)).0 < run;
     asked_for.into_iter().find(missing).unwrap_or(s.frontier)

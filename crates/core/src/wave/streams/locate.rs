@@ -60,14 +60,15 @@ impl Latest {
     }
 }
 
-/// Whether page `q` is, give or take `play`, one of `next`, `next + period`, ... up to `frontier`.
-pub(in crate::wave) fn on_stride(q: u64, next: u64, frontier: u64, period: i64, play: u64) -> bool {
-    let (way, reach, length) = if period > 0 {
-        (q.saturating_add(play).checked_sub(next), frontier.saturating_sub(next), period.unsigned_abs())
-    } else {
-        (next.saturating_add(play).checked_sub(q), next.saturating_sub(frontier), period.unsigned_abs())
-    };
-    way.is_some_and(|way| way <= reach.saturating_add(2 * play) && way % length <= 2 * play)
+impl Stream {
+    /// Whether page `q` is, give or take `play`, where the next run of a stride begins, or one that was asked for behind it.
+    pub(in crate::wave) fn strides_to(&self, q: u64, play: u64) -> bool {
+        let Course::Stride { period, .. } = self.course else { return false };
+        let (least, most) = (self.next.min(self.frontier), self.next.max(self.frontier));
+        let beyond = if period > 0 { q > most.saturating_add(play) } else { q < least.saturating_sub(play) };
+        let runs = self.beat.nearest(q);
+        !beyond && runs > 0 && self.beat.is_at(runs, q, play)
+    }
 }
 
 impl File {
@@ -224,8 +225,7 @@ impl Wave {
         // Some of the runs may have been read quietly.
         for sid in f.strides_near(q) {
             if let Some(s) = self.streams.get(sid)
-                && let Course::Stride { period, .. } = s.course
-                && on_stride(q, s.next, s.frontier, period, PLAY)
+                && s.strides_to(q, PLAY)
             {
                 return Some(Place::Continues(sid));
             }
@@ -310,6 +310,7 @@ impl Wave {
             stride: None,
             off_stride: 0,
             strays: Lately::default(),
+            lay: Lately::default(),
             hops: 0,
             column: Column::default(),
             taken: Lately::default(),
@@ -317,7 +318,8 @@ impl Wave {
         entry.file = id;
         let left = before.filter(|&before| before != id);
         if left.is_some() {
-            (entry.strays, entry.stride, entry.off_stride) = (Lately::default(), None, 0);
+            (entry.strays, entry.lay) = (Lately::default(), Lately::default());
+            (entry.stride, entry.off_stride) = (None, 0);
             (entry.column, entry.taken) = (Column::default(), Lately::default());
             entry.came_at = pages.start;
         }

@@ -130,12 +130,14 @@ impl Wave {
             let s = self.streams.get(sid)?;
             let Course::Stride { period, run } = s.course else { return None };
             let (length, next) = (period.unsigned_abs(), s.next);
-            let start = match period > 0 {
-                true => next + before.checked_sub(next)? / length * length,
-                false => {
-                    next.checked_sub(next.saturating_sub(before).div_ceil(length).checked_mul(length)?)?
-                }
-            };
+            // The nearest run, or the one below it.
+            let nearest = s.beat.nearest(before);
+            let below =
+                [nearest, nearest - period.signum()].map(|runs| Some((runs, s.beat.after(runs)?.start.0)));
+            let (runs, start) = below.into_iter().flatten().find(|&(_, start)| start <= before)?;
+            if runs < 1 {
+                return None;
+            }
             let passed = Extent::between(PageIndex(start), pages.start);
             let within = start.abs_diff(next) <= s.frontier.abs_diff(next) && passed.count.0 < length;
             let read = within && used(start) && f.table.count(PageBit::Used, passed) == passed.count;

@@ -17,6 +17,7 @@ use crate::wave::streams::manner::Manner;
 use crate::wave::streams::pace::Pace;
 use crate::wave::streams::returns::Returns;
 use crate::wave::streams::sweep::InLine;
+use crate::wave::stride::beat::Beat;
 use crate::wave::windows::runs::{Noted, Way};
 use crate::wave::windows::waits::Waits;
 use alloc::collections::BTreeMap;
@@ -66,6 +67,8 @@ pub(in crate::wave) struct Stream {
     /// Page behind the one at which its reader has looked before it went on from the first (R9); of one that goes down, the first page, at
     /// which he was before he began with the last; 0 for none.
     pub(crate) looked: u64,
+    /// Where the runs of a stride lie (R7).
+    pub(in crate::wave) beat: Beat,
     /// A stride that its reader walks by turns with whatever else: that he is elsewhere is no sign (R7).
     pub(crate) by_turns: bool,
     /// A stride that was asked for with its first read, as those before it (R7).
@@ -115,6 +118,7 @@ impl Stream {
             robbed: Robbed::default(),
             left: false,
             looked: 0,
+            beat: Beat::default(),
             by_turns: false,
             foreseen: false,
             found: true,
@@ -124,12 +128,12 @@ impl Stream {
         }
     }
 
-    /// A stride that has read `pages` and comes to the next `period` pages further; `None` if that lies before the file.
-    pub(crate) fn stride(file: FileId, pages: Extent, period: i64, now: Nanos) -> Option<Self> {
+    /// A stride that has read `pages` and goes on as `beat` says; `None` if the next run lies before the file.
+    pub(in crate::wave) fn stride(file: FileId, pages: Extent, beat: Beat, now: Nanos) -> Option<Self> {
         let mut s = Self::seed(file, pages.start.0, pages.count.0, now);
-        s.course = Course::Stride { period, run: pages.count.0 };
-        s.next = pages.start.0.checked_add_signed(period)?;
-        s.frontier = s.next;
+        s.course = Course::Stride { period: beat.pages(), run: pages.count.0 };
+        s.next = beat.after(1)?.start.0;
+        (s.frontier, s.beat) = (s.next, beat);
         Some(s)
     }
 
@@ -211,10 +215,8 @@ impl Stream {
 
     /// The run of a stride that was read last; `None` for another stream, and for a stride beyond all page numbers.
     pub(crate) fn latest_run(&self) -> Option<Extent> {
-        let Course::Stride { period, run } = self.course else { return None };
-        let start = self.next.checked_add_signed(period.checked_neg()?)?;
-        start.checked_add(run)?;
-        Some(Extent::new(start, run))
+        let Course::Stride { .. } = self.course else { return None };
+        self.beat.after(0)
     }
 
     /// What was fetched for the run of a stride that was read last, where its reader reads on behind each.

@@ -17,7 +17,6 @@
 
 use crate::units::{Extent, FileId, Nanos};
 use crate::wave::Wave;
-use crate::wave::streams::locate::on_stride;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::strides::STRIDE_READS;
 
@@ -38,19 +37,18 @@ impl Wave {
         let sid = self.latest.get(&actor).filter(|latest| latest.file == id)?.stride?;
         let old = self.streams.get(sid)?;
         let Course::Stride { period, run } = old.course else { return None };
-        let (page, next, length) = (pages.start.0, old.next, period.unsigned_abs());
-        if !on_stride(page, next, old.frontier, period, length / ASIDE) {
+        if !old.strides_to(pages.start.0, period.unsigned_abs() / ASIDE) {
             return None;
         }
-        let quiet = (page.abs_diff(next) + length / 2) / length;
+        let (beat, quiet) = (old.beat, old.beat.nearest(pages.start.0).unsigned_abs() - 1);
         let together = old.comes_together(&self.queues.get(&self.files.get(&id)?.device)?.device);
         if !together || old.reads + quiet <= STRIDE_READS || run != pages.count.0 {
             return None;
         }
-        let mut s = Stream::stride(id, pages, period, now)?;
+        let mut s = Stream::stride(id, pages, beat.from(pages, self.lies(pages))?, now)?;
         (s.ahead, s.found) = (old.ahead, old.found);
         s.pace.comes_every(old.pace.interval_ns());
-        self.pass_runs(now, id, Extent::new(next, run), period, quiet);
+        self.pass_runs(now, id, (beat, run), quiet);
         self.end(sid);
         self.adopt(now, s)
     }

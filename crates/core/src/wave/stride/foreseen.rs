@@ -17,6 +17,7 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount};
 use crate::wave::lately::Lately;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::beat::Beat;
 use crate::wave::windows::lengths::USED_PERCENT;
 use crate::wave::{File, Wave};
 
@@ -32,6 +33,8 @@ const PLAY: u64 = 1;
 pub(in crate::wave) struct Usual {
     period: i64,
     alike: u8,
+    /// That of the latest of them.
+    beat: Beat,
     /// Pages that were fetched for each run of the latest of them; 0 where that was the first read of each alone.
     whole: u64,
     /// Whether its reader read on behind them.
@@ -41,15 +44,16 @@ pub(in crate::wave) struct Usual {
 impl Usual {
     /// A stride of that period ended.
     pub(in crate::wave) fn ended(&mut self, period: i64, s: &Stream) {
+        self.beat = s.beat;
         let alike = self.period.abs_diff(period) <= PLAY;
         (self.whole, self.followed) = (s.whole, s.followed > 0);
         (self.period, self.alike) =
             if alike { (self.period, self.alike.saturating_add(1)) } else { (period, 1) };
     }
 
-    /// The period that strides have had lately, if they had one.
-    fn period(self) -> Option<i64> {
-        (self.alike >= ALIKE_MIN).then_some(self.period)
+    /// The beat that strides have had lately, if they had one.
+    fn beat(self) -> Option<Beat> {
+        (self.alike >= ALIKE_MIN).then_some(self.beat)
     }
 }
 
@@ -71,13 +75,13 @@ impl File {
     /// tell how long runs are.
     pub(in crate::wave) fn whole_runs(&self, s: &Stream) -> Lately<u64, TELLING> {
         let mut told = Lately::default();
-        let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return told };
+        let Course::Stride { period, .. } = s.course else { return told };
         if !s.foreseen {
             return told;
         }
         let most = period.unsigned_abs();
         for k in 1..(s.reads as i64).min(1 + TELLING as i64) {
-            let start = latest.start.0.checked_add_signed(period.saturating_mul(-k));
+            let start = s.beat.after(-k).map(|run| run.start.0);
             let run = start.and_then(|start| self.table.runs(PageBit::Used, Extent::new(start, most)).next());
             if let Some(run) = run.filter(|run| Some(run.start.0) == start) {
                 told.push(run.count.0);
@@ -104,15 +108,16 @@ impl Wave {
             self.end(before);
         }
         let f = self.files.get(&id)?;
-        let period = f.runs.usual().period()?;
+        let beat = f.runs.usual().beat()?;
         let ahead = f.runs.strides().window(1, PageCount(u64::MAX), USED_PERCENT)?.0;
         let there = f.table.resident(pages) == pages.count;
         // The first reads alone would be had, and what he reads on behind each waited for.
         let in_part = f.runs.usual().followed && f.reads_on_as_usual(pages.count.0, PageCount(u64::MAX)) == 0;
-        if there || in_part || ahead == 0 || period.unsigned_abs() <= pages.count.0 || !self.overlaps(f) {
+        if there || in_part || ahead == 0 || beat.pages().unsigned_abs() <= pages.count.0 || !self.overlaps(f)
+        {
             return None;
         }
-        let mut s = Stream::stride(id, pages, period, now)?;
+        let mut s = Stream::stride(id, pages, beat.from(pages, self.lies(pages))?, now)?;
         (s.foreseen, s.ahead) = (true, ahead);
         self.adopt(now, s)
     }

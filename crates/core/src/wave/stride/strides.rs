@@ -39,6 +39,7 @@ use crate::wave::memory::shares::{SPECULATION_MAX, UNITS_FIRST, first_window};
 use crate::wave::plan::whole;
 use crate::wave::requests::queue::{Turn, Wanted};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
+use crate::wave::stride::beat::Beat;
 use crate::wave::windows::lengths::USED_PERCENT;
 use crate::wave::windows::reach::PROMISE;
 use crate::wave::{File, Wave};
@@ -111,43 +112,47 @@ impl Allowed {
             f.runs.strides().window(s.reads, PageCount(u64::MAX), USED_PERCENT).map_or(u64::MAX, |w| w.0);
         // A head that goes apart brings a run by each trip, as it would for its reader: no more of them than a quarter of those he has read.
         let few = if self.holds_back || device.is_head() && gap.is_none() { s.reads / 4 } else { u64::MAX };
-        (pages / bought.max(1)).min(self.speculation / run.max(1)).max(1).min(ends).min(few)
+        (pages / bought.max(1))
+            .min(self.speculation / run.max(1))
+            .max(1)
+            .min(ends)
+            .min(few)
+            .min(s.beat.sure_runs())
     }
 }
 
 /// Where the next runs of a stride lie.
 #[derive(Clone, Copy)]
 struct NextRuns {
-    /// Where the first of them begins; each begins a period behind the one before it.
-    from: u64,
-    period: i64,
+    beat: Beat,
+    /// Pages that are fetched of each at least.
     run: u64,
 }
 
 impl NextRuns {
     /// The run after so many of them; `None` beyond all page numbers.
     fn run(self, after: i64) -> Option<Extent> {
-        let start = (self.from as i64).checked_add(self.period.checked_mul(after)?)?;
-        Some(Extent::new(u64::try_from(start).ok()?, self.run))
+        let run = self.beat.after(after + 1)?;
+        Some(Extent { count: run.count.max(PageCount(self.run)), ..run })
     }
 
-    /// How many of them lie before `frontier`.
+    /// How many of them lie before `frontier`, where one begins.
     fn before(self, frontier: u64) -> i64 {
-        (frontier as i64).wrapping_sub(self.from as i64) / self.period
+        self.beat.nearest(frontier).saturating_sub(1)
     }
 
     /// What is asked for of those `runs`, which the stream has come to then: one window for all with their gaps, or one for each; and those that
     /// lie right behind pages that were read, each the column of a matrix.
     fn ask(self, f: &File, s: &mut Stream, runs: Range<i64>, gaps: bool) -> (Vec<Extent>, Vec<Extent>) {
-        let Self { from, period, run } = self;
         // A head need not travel where a stretch begins right behind the one before; and others may read in the gap, quietly until now.
-        let before = s.frontier.checked_add_signed(-period).filter(|_| gaps && runs.start > 0);
-        let mut stretch = before.map(|last| Extent::new(if period > 0 { last + run } else { last }, 0));
+        let before = self.run(runs.start - 1).filter(|_| gaps && runs.start > 0);
+        let mut stretch = before
+            .map(|last| Extent::new(if self.beat.pages() > 0 { last.end().0 } else { last.start.0 }, 0));
         let (mut windows, mut columns) = (Vec::new(), Vec::new());
         for k in runs {
             let Some(this) = self.run(k).filter(|run| run.start.0 < f.end) else { break };
             let start = this.start.0;
-            s.frontier = start.checked_add_signed(period).unwrap_or(from);
+            s.frontier = self.run(k + 1).map_or(s.next, |next| next.start.0);
             if start > 0 && f.table.has(PageBit::Used, PageIndex(start - 1)) {
                 columns.push(this);
                 continue;
@@ -216,7 +221,7 @@ impl Wave {
         if device.is_head() && gap.is_none() && s.reads <= STRIDE_READS {
             return;
         }
-        let next = NextRuns { from: s.next, period, run };
+        let next = NextRuns { beat: s.beat, run };
         let ahead = s.ahead.min(allowed.runs_max(f, s, device, run, gap)) as i64;
         let half = ahead - ahead / 2;
         let step = if s.comes_together(device) { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };
@@ -299,7 +304,8 @@ mod tests {
         let ahead_after = |ended: usize, latency_ms: u64, apart: Nanos, reads: u64| {
             let (mut wave, id) = (Wave::new(Config::default()), FileId(0));
             wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
-            let mut before = Stream::stride(id, Extent::new(0, 16), 256, Nanos(0)).unwrap();
+            let pages = Extent::new(0, 16);
+            let mut before = Stream::stride(id, pages, Beat::whole(pages, 256).unwrap(), Nanos(0)).unwrap();
             before.reads = 7;
             (0..ended).for_each(|_| wave.files.get_mut(&id).unwrap().runs.stride_ended(1, &before));
             let (mut now, mut runs) = (Nanos(0), Vec::new());

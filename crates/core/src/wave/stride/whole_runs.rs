@@ -74,7 +74,7 @@ fn read_on(f: &File, s: &Stream) -> u64 {
     let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return 0 };
     let gap = period.unsigned_abs().saturating_sub(latest.count.0);
     let behind = |k: i64| {
-        let start = latest.start.0.checked_add_signed(period.checked_mul(-k)?)?;
+        let start = s.beat.after(-k)?.start.0;
         let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
         // Looked at first, for the next page that was read may lie far behind it.
         let read = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap).next())?;
@@ -96,6 +96,7 @@ fn about(pages: u64, more: u64) -> bool {
 mod tests {
     use super::*;
     use crate::units::{Bytes, FileId, Nanos};
+    use crate::wave::stride::beat::Beat;
     use crate::wave::{Config, Input, Wave};
 
     /// The runs at 2048, 1024 and 0 were read on by so many pages: what the next is taken to be read on, give or take its last page.
@@ -108,7 +109,8 @@ mod tests {
                 let f = wave.files.get_mut(&id).unwrap();
                 f.table.set(PageBit::Used, Extent::new(start, 1 + pages));
             }
-            let stride = Stream::stride(id, Extent::new(3072, 1), 1024, Nanos(0)).unwrap();
+            let pages = Extent::new(3072, 1);
+            let stride = Stream::stride(id, pages, Beat::whole(pages, 1024).unwrap(), Nanos(0)).unwrap();
             read_on(&wave.files[&id], &stride)
         };
         assert_eq!([[255, 255, 0], [0, 255, 255], [255, 0, 255]].map(read_on), [256; 3]);

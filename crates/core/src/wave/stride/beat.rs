@@ -1,0 +1,295 @@
+//! R7: where the runs of a stride lie, to the byte where that is told: records are seldom as long as a number of whole pages.
+//!
+//! ```text
+//! 4 KiB of every 2,102,395 bytes (513.28 pages)     read 1     read 2      read 3      the next three
+//!   bytes                                            8192     2110587     4212982     6315377    8417772    10520167
+//!   pages                                         [2,3)   [515,517)  [1028,1030)  [1541,1543) [2055,2057) [2568,2570)
+//!   pages, if the period were 513 of them                                             1541       2054        2567
+//! ```
+//!
+//! Three reads that lie as many bytes apart say where the next lies. Who tells of pages alone (a fault, a request of the kernel) is taken at his
+//! word until a run begins a page beside: then each begin is known to lie somewhere in its page, the period between what the first and the latest
+//! allow, and a run is fetched from the soonest to the latest begin. That narrows with every read; nothing is asked for whose begin is uncertain
+//! by more than a page. Reads that no period allows begin anew, by whole pages.
+//!
+//! ```text
+//! the same by pages: 0 513 1026 1539 2053      the last is one farther: 2053 pages in four steps, give or take one page
+//!                                              a period of 513.0 to 513.5; the next begins on page 2566 or 2567: [2566,2568)
+//! ```
+
+use crate::units::{Extent, PAGE_SIZE, PageIndex};
+
+/// Bytes of a page, for differences of offsets.
+const PAGE: i64 = PAGE_SIZE as i64;
+
+/// A least and a greatest value, both possible.
+type Span = [i64; 2];
+
+/// Where a read lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::wave) struct Lies {
+    /// The byte at which it begins, at the soonest and at the latest.
+    from: Span,
+    /// From there so many bytes at most.
+    bytes: i64,
+}
+
+impl Lies {
+    /// As told to the byte; `None` beyond all files.
+    pub(in crate::wave) fn told(from: u64, bytes: u64) -> Option<Self> {
+        let (from, bytes) = (i64::try_from(from).ok()?, i64::try_from(bytes).ok()?);
+        from.checked_add(bytes)?;
+        Some(Self { from: [from; 2], bytes })
+    }
+
+    /// From the first byte of `pages` to the last; `None` beyond all files.
+    fn all_of(pages: Extent) -> Option<Self> {
+        let bytes = |pages: u64| i64::try_from(pages).ok()?.checked_mul(PAGE);
+        let (from, bytes) = (bytes(pages.start.0)?, bytes(pages.count.0)?);
+        from.checked_add(bytes)?;
+        Some(Self { from: [from; 2], bytes })
+    }
+
+    /// Beginning somewhere in its first page.
+    fn somewhere(self) -> Self {
+        let [soonest, latest] = self.from;
+        Self { from: [soonest, latest + PAGE - 1], ..self }
+    }
+
+    /// Bytes from `before` to here, where both are told to the byte.
+    pub(in crate::wave) fn since(self, before: Self) -> Option<i64> {
+        let exact = |lies: Self| lies.from[0] == lies.from[1];
+        (exact(self) && exact(before)).then_some(self.from[0] - before.from[0])
+    }
+
+    /// Whether it begins in the first of `pages`.
+    pub(in crate::wave) fn begins(self, pages: Extent) -> bool {
+        PageIndex::of_byte(self.from[0].unsigned_abs()) == pages.start
+    }
+}
+
+/// Where the runs of a stride lie. `Default` is that of no stride.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::wave) struct Beat {
+    /// The run that was read last.
+    latest: Lies,
+    /// Bytes from one to the next.
+    period: Span,
+    /// Where one began so many runs ago, which tells of the period.
+    first: Span,
+    steps: i64,
+    /// Runs are known not to lie whole pages apart.
+    uneven: bool,
+}
+
+impl Beat {
+    /// Runs like `pages`, which was read last, so many pages apart; `None` beyond all files.
+    pub(in crate::wave) fn whole(pages: Extent, period: i64) -> Option<Self> {
+        let latest = Lies::all_of(pages)?;
+        let period = [period.checked_mul(PAGE)?; 2];
+        Some(Self { latest, period, first: latest.from, steps: 0, uneven: false })
+    }
+
+    /// Runs like `latest`, so many bytes apart.
+    pub(in crate::wave) fn told(latest: Lies, period: i64) -> Self {
+        Self { latest, period: [period; 2], first: latest.from, steps: 0, uneven: true }
+    }
+
+    /// As far apart, from a run on that `pages` hold, told to the byte or not; `None` beyond all files.
+    pub(in crate::wave) fn from(self, pages: Extent, told: Option<Lies>) -> Option<Self> {
+        let latest = match told {
+            Some(told) if self.uneven => told,
+            _ if self.uneven => Lies::all_of(pages)?.somewhere(),
+            _ => Lies::all_of(pages)?,
+        };
+        Some(Self { latest, first: latest.from, steps: 0, ..self })
+    }
+
+    /// Pages from one run to the next, about.
+    pub(in crate::wave) fn pages(&self) -> i64 {
+        let period = self.middle_period();
+        (2 * period + PAGE).div_euclid(2 * PAGE)
+    }
+
+    fn middle_period(&self) -> i64 {
+        self.period[0] + (self.period[1] - self.period[0]) / 2
+    }
+
+    /// The bytes at which the run begins that comes so many after the one read last, at the soonest and at the latest.
+    fn begins(&self, runs: i64) -> Option<Span> {
+        let [one, other] = [self.period[0].checked_mul(runs)?, self.period[1].checked_mul(runs)?];
+        let soonest = self.latest.from[0].checked_add(one.min(other))?;
+        let latest = self.latest.from[1].checked_add(one.max(other))?;
+        (latest >= 0).then_some([soonest.max(0), latest])
+    }
+
+    /// The pages that hold the run that comes so many after the one read last, wherever it begins; `None` before the first page and beyond
+    /// the last.
+    pub(in crate::wave) fn after(&self, runs: i64) -> Option<Extent> {
+        let [soonest, latest] = self.begins(runs)?;
+        let end = latest.checked_add(self.latest.bytes)?;
+        Some(Extent::covering(soonest.unsigned_abs(), (end - soonest).unsigned_abs()))
+    }
+
+    /// The run, counted from the one read last, that begins nearest to `page`.
+    pub(in crate::wave) fn nearest(&self, page: u64) -> i64 {
+        let (period, within) = (self.middle_period(), if self.uneven { PAGE / 2 } else { 0 });
+        let at = i64::try_from(page).ok().and_then(|page| page.checked_mul(PAGE)?.checked_add(within));
+        let middle = self.latest.from[0] + (self.latest.from[1] - self.latest.from[0]) / 2;
+        let Some(way) = at.and_then(|at| at.checked_sub(middle)?.checked_mul(2)) else { return i64::MAX };
+        let length = period.abs().max(1);
+        (way.saturating_add(length)).div_euclid(2 * length) * period.signum()
+    }
+
+    /// Whether the run that comes so many after the one read last begins within `play` pages of `page`.
+    pub(in crate::wave) fn is_at(&self, runs: i64, page: u64, play: u64) -> bool {
+        self.begins(runs).is_some_and(|begins| {
+            let [soonest, latest] = begins.map(|byte| PageIndex::of_byte(byte.unsigned_abs()).0);
+            (soonest.saturating_sub(play)..=latest.saturating_add(play)).contains(&page)
+        })
+    }
+
+    /// How many of the next runs begin where they are expected, give or take a page.
+    pub(in crate::wave) fn sure_runs(&self) -> u64 {
+        let doubt = (self.period[1] - self.period[0]).unsigned_abs();
+        PAGE_SIZE.checked_div(doubt).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The run that comes so many after the one read last, one at least, is read: `pages`, told to the byte or not.
+    pub(in crate::wave) fn comes(&mut self, runs: i64, pages: Extent, told: Option<Lies>) {
+        let Some(by_pages) = Lies::all_of(pages) else { return };
+        let as_expected = self.begins(runs).is_some_and(|[soonest, _]| soonest == by_pages.from[0]);
+        if !self.uneven && as_expected {
+            self.latest.from = by_pages.from;
+            self.steps += runs;
+            return;
+        }
+        let mut learnt = *self;
+        if !self.uneven {
+            learnt.uneven = true;
+            (learnt.latest, learnt.first[1]) = (self.latest.somewhere(), self.first[1] + PAGE - 1);
+            learnt.period = [self.period[0] - PAGE, self.period[1] + PAGE];
+        }
+        let begins = told.map_or(by_pages.somewhere().from, |told| told.from);
+        match learnt.narrowed(runs, begins, by_pages.from[0] + by_pages.bytes, told) {
+            Some(narrowed) => *self = narrowed,
+            // No period allows for it.
+            None => {
+                let run =
+                    if self.uneven { pages.count.0 } else { self.latest.bytes.unsigned_abs() / PAGE_SIZE };
+                let anew = Self::whole(Extent::new(pages.start.0, run), self.pages());
+                *self = anew.unwrap_or(*self);
+            }
+        }
+    }
+
+    /// What is known of the period when the run that comes so many after the one read last began there, and ended at `end` at the latest;
+    /// `None` if no period allows for it.
+    fn narrowed(mut self, runs: i64, begins: Span, end: i64, told: Option<Lies>) -> Option<Self> {
+        let steps = self.steps + runs;
+        for (from, runs) in [(self.first, steps), (self.latest.from, runs)] {
+            let least = (begins[0] - from[1]).div_euclid(runs);
+            let most = -(from[0] - begins[1]).div_euclid(runs);
+            self.period = [self.period[0].max(least), self.period[1].min(most)];
+        }
+        let before = self.latest.from;
+        let at = [
+            begins[0].max(before[0].checked_add(self.period[0].checked_mul(runs)?)?),
+            begins[1].min(before[1].checked_add(self.period[1].checked_mul(runs)?)?),
+        ];
+        if self.period[0] > self.period[1] || at[0] > at[1] {
+            return None;
+        }
+        let longest = end - at[0];
+        self.latest.bytes = match told {
+            Some(told) => told.bytes,
+            // As long as the shortest may be, unless this one is longer than that.
+            None if at[1] + self.latest.bytes > end - PAGE => self.latest.bytes.min(longest),
+            None => longest,
+        };
+        (self.latest.from, self.steps) = (at, steps);
+        if at[1] - at[0] < self.first[1] - self.first[0] {
+            (self.first, self.steps) = (at, 0);
+        }
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// The first picture at the top.
+    #[test]
+    fn told_to_the_byte_the_next_are_known() {
+        let [one, two, three] =
+            [8192, 2_110_587, 4_212_982].map(|from| Lies::told(from, 4096).expect("in a file"));
+        let period = three.since(two).expect("both are told");
+        assert_eq!((two.since(one), period), (Some(period), 2_102_395));
+        let beat = Beat::told(three, period);
+        let next = [1, 2, 3].map(|runs| beat.after(runs).expect("in a file"));
+        assert_eq!(next, [Extent::new(1541, 2), Extent::new(2055, 2), Extent::new(2568, 2)]);
+        assert_eq!((beat.after(-2), beat.after(-3)), (Some(Extent::new(2, 1)), None));
+        assert_eq!(([1541, 2055, 2567].map(|page| beat.nearest(page)), beat.pages()), ([1, 2, 3], 513));
+        let whole = Beat::whole(Extent::new(1028, 1), 513).expect("in a file");
+        assert_eq!(
+            [1, 2, 3].map(|runs| whole.after(runs).map(|run| run.start.0)),
+            [1541, 2054, 2567].map(Some)
+        );
+    }
+
+    /// The second: what is known after each read of one page, the bytes of a period.
+    #[test]
+    fn told_by_pages_it_is_narrowed() {
+        let mut beat = Beat::whole(Extent::new(1026, 1), 513).expect("in a file");
+        (beat.first, beat.steps) = ([0; 2], 2);
+        beat.comes(1, Extent::new(1539, 1), None);
+        assert_eq!((beat.after(1), beat.sure_runs()), (Some(Extent::new(2052, 1)), u64::MAX));
+        beat.comes(1, Extent::new(2053, 1), None);
+        let pages = beat.period.map(|bytes| (10 * bytes + PAGE / 2).div_euclid(PAGE));
+        assert_eq!(pages, [5130, 5135], "tenths of a page");
+        assert_eq!(beat.after(1), Some(Extent::new(2566, 2)));
+    }
+
+    /// Each run lies where it is expected, whatever the period, and where it is told to the byte in no page more; upwards and downwards.
+    #[test]
+    fn each_run_is_within_what_is_fetched_for_it() {
+        for (period, bytes) in
+            [(2_102_395, 4096), (70_001, 5000), (-300_333, 20_000), (-99_999, 1), (8191, 100)]
+        {
+            let at = |k: i64| 90_000_000 + k * period;
+            let pages = |k: i64| Extent::covering(at(k).unsigned_abs(), bytes);
+            let steps = |k: i64| pages(k).start.0.wrapping_sub(pages(k - 1).start.0) as i64;
+            let mut beat = Beat::whole(pages(2), steps(2)).expect("in a file");
+            let (mut exact, mut missed, mut more) = (beat, Vec::new(), 0);
+            for k in 3..200 {
+                let next = beat.after(1).expect("in a file");
+                if next.hull(pages(k)) != next {
+                    missed.push(k);
+                }
+                more += next.count.0 - pages(k).count.0.min(next.count.0);
+                assert!(beat.is_at(beat.nearest(pages(k).start.0), pages(k).start.0, 1), "{period} {k}");
+                assert_eq!(beat.nearest(pages(k).start.0), 1);
+                beat.comes(1, pages(k), None);
+                let told = Lies::told(at(k).unsigned_abs(), bytes);
+                if k > 8 && exact.uneven {
+                    assert_eq!(exact.after(1), Some(pages(k)), "{period} {k}");
+                }
+                exact.comes(1, pages(k), told);
+            }
+            assert!(missed.len() <= 4 && more <= 230, "{period}: {missed:?}, {more} pages more");
+        }
+    }
+
+    /// Runs that lie on no beat at all are taken as they come.
+    #[test]
+    fn what_no_period_allows_begins_anew() {
+        let mut beat = Beat::whole(Extent::new(1000, 2), 100).expect("in a file");
+        for page in [1101, 1200, 1299, 1401, 1499] {
+            beat.comes(1, Extent::new(page, 2), None);
+            let next = beat.after(1).expect("in a file");
+            assert!(next.contains(PageIndex(page + 100)) && next.count.0 <= 4, "{page}: {next}");
+        }
+    }
+}
