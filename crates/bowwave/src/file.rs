@@ -146,7 +146,7 @@ impl File {
         if let Some(view) = self.view_quietly(|| actor, offset, len) {
             return Ok(view);
         }
-        let reading = Reading::begin(&self.open, actor, reading::pages(offset, len));
+        let reading = Reading::begin(&self.open, actor, offset, len);
         let mut viewing = Viewing::new(reading, self, offset, len);
         loop {
             match viewing.turn()? {
@@ -266,7 +266,7 @@ impl File {
     }
 
     fn read_segment(&self, actor: u32, buf: &mut [u8], offset: u64) -> Result<(), Error> {
-        let reading = Reading::begin(&self.open, actor, reading::pages(offset, buf.len()));
+        let reading = Reading::begin(&self.open, actor, offset, buf.len());
         let mut filling = Filling::new(reading, self, offset);
         loop {
             match filling.turn(buf)? {

@@ -26,6 +26,21 @@ const LOST_MAX: u32 = 4;
 /// Bytes that are read past the cache at once.
 const BYPASS_MAX: usize = 1 << 20;
 
+/// What is read, and by whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    pub(crate) actor: u32,
+    /// The byte at which it begins, and how many it has.
+    pub(crate) from: u64,
+    pub(crate) len: usize,
+}
+
+impl Call {
+    pub(crate) fn pages(self) -> Extent {
+        pages(self.from, self.len)
+    }
+}
+
 /// One read on its way.
 pub(crate) struct Reading<'a> {
     open: &'a Open,
@@ -51,22 +66,22 @@ enum Step {
 }
 
 impl<'a> Reading<'a> {
-    /// Tells of a read of `pages`, and sends for what is missing; or brings the first of it himself, where that is quicker.
-    pub(crate) fn begin(open: &'a Open, actor: u32, pages: Extent) -> Self {
-        let begun = Instant::now();
+    /// Tells of a read of `len` bytes at `from`, and sends for what is missing; or brings the first of it himself, where that is quicker.
+    pub(crate) fn begin(open: &'a Open, actor: u32, from: u64, len: usize) -> Self {
+        let (begun, call) = (Instant::now(), Call { actor, from, len });
         let file = open.file();
-        let read = open.engine().with_own(file, |brain, now| brain.read(now, file, pages, actor));
+        let read = open.engine().with_own(file, |brain, now| brain.read(now, file, call));
         let waited = read.told && read.missing;
-        Self { open, actor, pages, begun, told: read.told, waited, lost: 0, over: false }
+        Self { open, actor, pages: call.pages(), begun, told: read.told, waited, lost: 0, over: false }
     }
 
     /// [`Reading::begin`] for a task, which must not block.
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "for the async twins"))]
-    pub(crate) fn begin_task(open: &'a Open, actor: u32, pages: Extent) -> Self {
-        let begun = Instant::now();
-        let read = open.engine().with(|brain, now| brain.read(now, open.file(), pages, actor));
+    pub(crate) fn begin_task(open: &'a Open, actor: u32, from: u64, len: usize) -> Self {
+        let (begun, call) = (Instant::now(), Call { actor, from, len });
+        let read = open.engine().with(|brain, now| brain.read(now, open.file(), call));
         let waited = read.told && read.missing;
-        Self { open, actor, pages, begun, told: read.told, waited, lost: 0, over: false }
+        Self { open, actor, pages: call.pages(), begun, told: read.told, waited, lost: 0, over: false }
     }
 
     fn file(&self) -> &'a Arc<FileShared> {

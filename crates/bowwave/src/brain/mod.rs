@@ -24,6 +24,7 @@ use crate::engine::FileShared;
 use crate::flight::Flight;
 use crate::memory::{FreeFrames, Memory};
 use crate::notes::Notes;
+use crate::reading::Call;
 use crate::stats::PatternStats;
 use announced::Announced;
 use bowwave_core::{
@@ -208,7 +209,8 @@ impl Brain {
 
     /// A read is about to be made of which not everything is there and quiet: the reader's own request goes first, then the
     /// brain hears of it, unless it was announced.
-    pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, pages: Extent, actor: u32) -> Begun {
+    pub(crate) fn read(&mut self, now: Nanos, file: &Arc<FileShared>, call: Call) -> Begun {
+        let (pages, actor) = (call.pages(), call.actor);
         file.learnt(self.learnt(file));
         self.hear(now);
         self.look_left_off(now, (id(file.number), pages), actor);
@@ -227,6 +229,8 @@ impl Brain {
         let told = !self.announced.holds(file.number, pages)
             || self.learnt(file).is_none_or(|learnt| learnt.latency.is_none());
         if told {
+            let bytes = Bytes(call.len as u64);
+            self.wave.handle(now, Input::Exactly { actor, from: call.from, bytes });
             self.wave.handle(now, Input::Read { file: id(file.number), pages, actor });
         } else {
             self.wave.handle(now, Input::Used { file: id(file.number), pages });

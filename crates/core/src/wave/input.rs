@@ -100,7 +100,7 @@ pub enum Input {
         actor: u32,
     },
     /// Where the read lies to the byte that this actor makes next. Told just before its `Read` by who knows it: records are seldom as long as
-    /// a number of whole pages (R7). Without it a read is known to begin somewhere in its first page.
+    /// a number of whole pages (R7). Without it, and where it is whole pages, a read is known to begin somewhere in its first page.
     Exactly {
         /// By whom.
         actor: u32,

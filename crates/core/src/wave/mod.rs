@@ -162,7 +162,7 @@ struct Latest {
     /// Starts of its latest reads that belonged to no stream.
     strays: Lately<u64, { 3 * streams::begin::TURNS_MAX }>,
     /// Where the latest of them lay to the byte, as far as that was told.
-    lay: Lately<Option<Lies>, { stride::strides::STRIDE_READS as usize }>,
+    lay: Lately<Option<Lies>, { 2 * streams::begin::TURNS_MAX + 1 }>,
     /// Runs in a row that it left for one not far ahead, below 0 downwards (R8).
     hops: i8,
     /// The column of a matrix that it walks, and what it took up of late (R7).

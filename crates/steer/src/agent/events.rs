@@ -343,6 +343,8 @@ impl State {
         for harvest in left_off.into_iter().chain(before) {
             self.harvested(harvest, now);
         }
+        let exactly = Input::Exactly { actor: event.tid, from: event.offset, bytes: Bytes(event.len) };
+        self.wave.handle(now, exactly);
         self.wave.handle(now, Input::Read { file, pages, actor: event.tid });
         for harvest in since {
             self.harvested(harvest, now);

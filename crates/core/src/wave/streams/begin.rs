@@ -84,20 +84,26 @@ impl Wave {
         if let Some(sid) = self.step_aside(now, id, pages, actor) {
             return Some(sid);
         }
-        let in_a_row = self.stray(id, pages, actor).map(|period| (period, STRIDE_READS, now));
-        if let Some((period, reads, before)) = in_a_row.or_else(|| self.by_turns(id, pages, actor)) {
-            let told = if in_a_row.is_some() { self.bytes_apart(actor, pages) } else { None };
-            let beat = told.or_else(|| Beat::whole(pages, period))?;
-            let mut s = Stream::stride(id, pages, beat, now)?;
-            s.reads = reads;
-            s.by_turns = in_a_row.is_none();
-            s.pace.comes_every(now.since(before).0);
-            return self.adopt(now, s);
+        if let Some((period, turns)) = self.stray(id, pages, actor) {
+            let beat = self.beat_of(actor, pages, period, turns)?;
+            return self.stride(now, Stream::stride(id, pages, beat, now)?, STRIDE_READS, now);
+        }
+        if let Some((period, reads, before)) = self.by_turns(id, pages, actor) {
+            let mut s = Stream::stride(id, pages, Beat::whole(pages, period)?, now)?;
+            s.by_turns = true;
+            return self.stride(now, s, reads, before);
         }
         if looks {
             return None;
         }
         self.foresee(now, id, pages, actor).or_else(|| self.sow(now, id, pages, Some(actor)))
+    }
+
+    /// Adds a stride that so many reads show, of which the last but one was made at `before`.
+    fn stride(&mut self, now: Nanos, mut s: Stream, reads: u64, before: Nanos) -> Option<StreamId> {
+        s.reads = reads;
+        s.pace.comes_every(now.since(before).0);
+        self.adopt(now, s)
     }
 
     /// Adds a seed at `pages`, read by `by`.
@@ -190,19 +196,25 @@ impl Wave {
         self.exactly.map(|(_, lies)| lies).filter(|lies| lies.begins(pages))
     }
 
-    /// R7: the beat of the last three strays of `actor`, the latest of which are `pages`, if they lie as many bytes apart, and more than they are
-    /// long.
-    fn bytes_apart(&self, actor: u32, pages: Extent) -> Option<Beat> {
-        let &[Some(latest), Some(second), Some(first)] = self.latest.get(&actor)?.lay.all() else {
-            return None;
-        };
-        let beat = Beat::told(latest, latest.since(second)?);
-        let alike = second.since(first)? == latest.since(second)?;
-        (alike && beat.pages().unsigned_abs() > pages.count.0).then_some(beat)
+    /// R7: the beat of the last three strays of `actor`, each so many before the next, the latest of which are `pages`; `None` if they lie
+    /// `period` pages apart beyond all files. Told to the byte, they lie as many bytes apart or on no beat.
+    fn beat_of(&self, actor: u32, pages: Extent, period: i64, turns: usize) -> Option<Beat> {
+        let lay = self.latest.get(&actor).map_or(&[][..], |latest| latest.lay.all());
+        let whole = || Beat::whole(pages, period);
+        let lies = |back: usize| lay.get(back * turns).copied().flatten();
+        let (Some(latest), Some(second), Some(first)) = (lies(0), lies(1), lies(2)) else { return whole() };
+        let apart = [latest.since(second), second.since(first)];
+        let beat = Beat::told(latest, apart[0]?);
+        match apart[0] == apart[1] {
+            true if beat.pages().unsigned_abs() > pages.count.0 => Some(beat),
+            true => whole(),
+            false => whole().map(Beat::by_pages),
+        }
     }
 
-    /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others.
-    fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<i64> {
+    /// Notes a stray of `actor` and says whether it is the third at equal distance, or the fourth by turns with others: how far apart they
+    /// lie, and with how many by turns.
+    fn stray(&mut self, id: FileId, pages: Extent, actor: u32) -> Option<(i64, usize)> {
         let lies = self.lies(pages);
         let latest = self.latest.get_mut(&actor).filter(|l| l.file == id)?;
         let (q, before) = (pages.start.0, latest.strays);
@@ -222,7 +234,7 @@ impl Wave {
                 Some(zigzag && alike(step(2 * turns, turns)?, period))
             };
             let sure = alike(step(turns, turns)?, period) && (turns == 1 || by_turns()?);
-            sure.then_some(period)
+            sure.then_some((period, turns))
         })
     }
 }

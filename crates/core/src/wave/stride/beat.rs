@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! 4 KiB of every 2,102,395 bytes (513.28 pages)     read 1     read 2      read 3      the next three
-//!   bytes                                            8192     2110587     4212982     6315377    8417772    10520167
-//!   pages                                         [2,3)   [515,517)  [1028,1030)  [1541,1543) [2055,2057) [2568,2570)
+//!   bytes                                            8193     2110588     4212983     6315378    8417773    10520168
+//!   pages                                         [2,4)   [515,517)  [1028,1030)  [1541,1543) [2055,2057) [2568,2570)
 //!   pages, if the period were 513 of them                                             1541       2054        2567
 //! ```
 //!
 //! Three reads that lie as many bytes apart say where the next lies. Who tells of pages alone (a fault, a request of the kernel) is taken at his
 //! word until a run begins a page beside: then each begin is known to lie somewhere in its page, the period between what the first and the latest
 //! allow, and a run is fetched from the soonest to the latest begin. That narrows with every read; nothing is asked for whose begin is uncertain
-//! by more than a page. Reads that no period allows begin anew, by whole pages.
+//! by more than a page. Reads that no period allows begin anew, by whole pages; and so go on reads that are told to the byte and lie equally far apart
+//! by pages alone.
 //!
 //! ```text
 //! the same by pages: 0 513 1026 1539 2053      the last is one farther: 2053 pages in four steps, give or take one page
@@ -35,8 +36,11 @@ pub(in crate::wave) struct Lies {
 }
 
 impl Lies {
-    /// As told to the byte; `None` beyond all files.
+    /// As told to the byte; `None` beyond all files, and where it is whole pages: a kernel asks for those on behalf of who reads otherwise.
     pub(in crate::wave) fn told(from: u64, bytes: u64) -> Option<Self> {
+        if from.is_multiple_of(PAGE_SIZE) && bytes.is_multiple_of(PAGE_SIZE) {
+            return None;
+        }
         let (from, bytes) = (i64::try_from(from).ok()?, i64::try_from(bytes).ok()?);
         from.checked_add(bytes)?;
         Some(Self { from: [from; 2], bytes })
@@ -78,8 +82,10 @@ pub(in crate::wave) struct Beat {
     /// Where one began so many runs ago, which tells of the period.
     first: Span,
     steps: i64,
-    /// Runs are known not to lie whole pages apart.
+    /// Runs are known not to lie whole pages apart,
     uneven: bool,
+    /// or to lie equally far apart by pages alone, and not to the byte.
+    by_pages: bool,
 }
 
 impl Beat {
@@ -87,12 +93,17 @@ impl Beat {
     pub(in crate::wave) fn whole(pages: Extent, period: i64) -> Option<Self> {
         let latest = Lies::all_of(pages)?;
         let period = [period.checked_mul(PAGE)?; 2];
-        Some(Self { latest, period, first: latest.from, steps: 0, uneven: false })
+        Some(Self { latest, period, first: latest.from, steps: 0, uneven: false, by_pages: false })
     }
 
     /// Runs like `latest`, so many bytes apart.
     pub(in crate::wave) fn told(latest: Lies, period: i64) -> Self {
-        Self { latest, period: [period; 2], first: latest.from, steps: 0, uneven: true }
+        Self { latest, period: [period; 2], first: latest.from, steps: 0, uneven: true, by_pages: false }
+    }
+
+    /// Its runs do not lie equally far apart to the byte: none is expected to.
+    pub(in crate::wave) fn by_pages(self) -> Self {
+        Self { by_pages: true, ..self }
     }
 
     /// As far apart, from a run on that `pages` hold, told to the byte or not; `None` beyond all files.
@@ -159,7 +170,7 @@ impl Beat {
     pub(in crate::wave) fn comes(&mut self, runs: i64, pages: Extent, told: Option<Lies>) {
         let Some(by_pages) = Lies::all_of(pages) else { return };
         let as_expected = self.begins(runs).is_some_and(|[soonest, _]| soonest == by_pages.from[0]);
-        if !self.uneven && as_expected {
+        if !self.uneven && (as_expected || self.by_pages) {
             self.latest.from = by_pages.from;
             self.steps += runs;
             return;
@@ -224,13 +235,13 @@ mod tests {
     #[test]
     fn told_to_the_byte_the_next_are_known() {
         let [one, two, three] =
-            [8192, 2_110_587, 4_212_982].map(|from| Lies::told(from, 4096).expect("in a file"));
+            [8193, 2_110_588, 4_212_983].map(|from| Lies::told(from, 4096).expect("in a file"));
         let period = three.since(two).expect("both are told");
         assert_eq!((two.since(one), period), (Some(period), 2_102_395));
         let beat = Beat::told(three, period);
         let next = [1, 2, 3].map(|runs| beat.after(runs).expect("in a file"));
         assert_eq!(next, [Extent::new(1541, 2), Extent::new(2055, 2), Extent::new(2568, 2)]);
-        assert_eq!((beat.after(-2), beat.after(-3)), (Some(Extent::new(2, 1)), None));
+        assert_eq!((beat.after(-2), beat.after(-3)), (Some(Extent::new(2, 2)), None));
         assert_eq!(([1541, 2055, 2567].map(|page| beat.nearest(page)), beat.pages()), ([1, 2, 3], 513));
         let whole = Beat::whole(Extent::new(1028, 1), 513).expect("in a file");
         assert_eq!(

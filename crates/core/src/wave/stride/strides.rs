@@ -294,6 +294,7 @@ mod tests {
     use crate::units::{Bytes, Extent, FileId, Nanos};
     use crate::wave::devices::device::tests::play;
     use crate::wave::streams::stream::Stream;
+    use crate::wave::stride::beat::Beat;
     use crate::wave::{Action, Config, Input, Wave};
     use alloc::vec::Vec;
 

@@ -18,6 +18,7 @@ use crate::wave::File;
 use crate::wave::streams::stream::{Course, Stream};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::lengths::ALIKE;
+const PLAY: u64 = 1;
 
 impl Stream {
     /// Pages of a run of this stride from now on, and what is to be fetched of the latest, of which `pages` are read, where its reader is found
@@ -77,8 +78,16 @@ fn read_on(f: &File, s: &Stream) -> u64 {
         let start = s.beat.after(-k)?.start.0;
         let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
         // Looked at first, for the next page that was read may lie far behind it.
-        let read = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap).next())?;
-        read.map(|read| read.count.0)
+        let mut runs = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap))?;
+        // Records that are shorter than they lie apart leave holes.
+        let first = runs.next()?.end().0;
+        let end = runs.try_fold(
+            first,
+            |end, next| {
+                if next.start.0 - end <= PLAY { Ok(next.end().0) } else { Err(end) }
+            },
+        );
+        Some(end.unwrap_or_else(|end| end) - gap.start.0)
     };
     let mut pages = [1, 2, 3].map(|k| behind(k).unwrap_or(0));
     pages.sort_unstable();
