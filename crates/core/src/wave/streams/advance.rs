@@ -7,7 +7,7 @@
 //! a seed [120,122)                  read [122,124)        124, up
 //!                                   read [118,120)        118, down
 //! down, at 118, [86,118) fetched    read [100,102)        100                [102,118), the same
-//! a stride at 48, period 16         read [95,96)          111                the runs at 48, 64 and 80
+//! a stride at 48, period 16         read [95,96)          110, 111 (beat.rs) the runs at 48, 64 and 80
 //! ```
 //!
 //! Where another stream was expected at the same page that one is displaced: this one goes on for both (expected.rs).
@@ -79,8 +79,10 @@ impl File {
     ) -> Option<StreamId> {
         let Course::Stride { period, .. } = s.course else { return None };
         self.expected.clear(s.course, s.next);
-        s.beat.comes(s.beat.nearest(pages.start.0).max(1), pages, told);
-        let next = s.beat.after(1).map_or(u64::MAX, |run| run.start.0);
+        if let Some(beat) = &mut s.beat {
+            beat.comes(beat.nearest(pages.start.0).max(1), pages, told);
+        }
+        let next = s.beat().after(1).map_or(u64::MAX, |run| run.start.0);
         s.next = next;
         if (period > 0 && s.frontier < next) || (period < 0 && s.frontier > next) {
             s.frontier = next;
@@ -95,7 +97,7 @@ impl Wave {
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Some(f) = self.files.get_mut(&s.file) else { return };
         let (id, serial, guessed) = (s.file, s.begun.serial(), s.ahead > 0);
-        let (course, next, first, beat) = (s.course, s.next, s.first, s.beat);
+        let (course, next, first, beat) = (s.course, s.next, s.first, *s.beat());
         s.request = pages.count.0;
         s.touched(now);
         if s.reads == 3 {
@@ -165,7 +167,7 @@ impl Wave {
         let ended = latest.map(|latest| latest.start + PageCount(run));
         let went_on = ended.is_some_and(|end| self.files[&id].table.has(PageBit::Used, end));
         if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
-            s.followed += 1;
+            s.followed = s.followed.saturating_add(1);
         }
         // Gaps that were fetched with the runs (R8) are behind the reader: nobody will read them.
         let before = latest.map_or(q, |latest| latest.start.0);
@@ -234,7 +236,7 @@ mod tests {
         let sid = wave.adopt(Nanos(0), s).unwrap();
         assert_eq!(wave.streams.get(sid).unwrap().next, 48);
         wave.advance(Nanos(1), sid, Extent::new(95, 1));
-        assert_eq!(wave.streams.get(sid).unwrap().next, 111);
+        assert_eq!(wave.streams.get(sid).unwrap().next, 110);
         let f = &wave.files[&id];
         assert_eq!([48, 64, 80].map(|page| f.table.has(PageBit::Used, PageIndex(page))), [true; 3]);
     }

@@ -287,7 +287,7 @@ fn fetched_up_to(f: &File, s: &Stream) -> u64 {
         }
         Course::Seed | Course::Backward => return s.next,
     };
-    let starts = (1..).map_while(|k| s.beat.after(k)).map(|run| run.start.0);
+    let starts = (1..).map_while(|k| s.beat().after(k)).map(|run| run.start.0);
     let asked_for = starts.take_while(|&at| at < f.end && at.abs_diff(s.next) <= s.out());
     let missing = |at: &u64| f.table.resident(Extent::new(*at, run)).0 < run;
     asked_for.into_iter().find(missing).unwrap_or(s.frontier)

@@ -16,18 +16,21 @@
 //!
 //! He hops over marks, too. So they are as wide as he has hopped, and his window is pushed on by halves where others on a head bring a whole trip:
 //! else he is past the end of it before anybody hears of him, and the head has gone. Files of which memory holds a few are bought whole instead,
-//! once those before them have shown what they are (wholes.rs). Of several readers of a file one hops over what another reads; only where they
+//! once those before them have shown what they are (wholes.rs), and only who goes on for longer than through an archive hops in them. Of several readers of a file one hops over what another reads; only where they
 //! all wait for one head are they taken for hops even so.
 
 use crate::units::{Extent, FileId};
 use crate::wave::Wave;
+use crate::wave::devices::device::PIECE_MIN;
 use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::Course;
 
 /// Hops in a row that may be chance, where each saves a way of a head, or all that was read of late lies in one order;
 const HOPS: u8 = 3;
-/// and elsewhere.
+/// elsewhere,
 const HOPS_ELSEWHERE: u8 = 5;
+/// and in files of which memory holds a few.
+const HOPS_WHOLE: u8 = 12;
 /// Reads that lie in one order, near or far, which is no chance.
 const SCAN: usize = 6;
 /// Of what the device carries while a read elsewhere waits, so much may lie between two runs, in eighths.
@@ -42,7 +45,7 @@ impl Wave {
         let Some((sid, s)) = latest.stream.and_then(|sid| Some((sid, self.streams.get(sid)?))) else {
             return place;
         };
-        let Some(f) = self.files.get(&id).filter(|f| !self.fits_whole(f)) else { return place };
+        let Some(f) = self.files.get(&id) else { return place };
         let head = self.is_head(f);
         let pays = head || f.has_one_reader();
         let cheap = if pays { self.unit(f) * CHEAP_EIGHTHS / 8 } else { 0 };
@@ -53,20 +56,33 @@ impl Wave {
             Course::Forward => (up(), 1),
             Course::Backward => (down(s.next), -1),
             Course::Seed => up().map_or((down(s.first), -1), |gap| (Some(gap), 1)),
-            Course::Stride { .. } => (None, 1),
+            // Three of them lay equally far apart, and this one does not; what goes on behind the last is none.
+            Course::Stride { .. } => match pages.start.0.checked_sub(latest.pages.end().0) {
+                Some(0) => return place,
+                Some(gap) => (Some(gap), 1),
+                None => (down(latest.pages.start.0), -1),
+            },
         };
+        let strides = matches!(s.course, Course::Stride { .. });
         let gap = gap.filter(|&gap| gap <= cheap);
         let before = if latest.hops.signum() == step { latest.hops } else { 0 };
         let hops = if gap.is_some() { before.saturating_add(step) } else { 0 };
+        // Where so little comes while a read waits, as from ssd, a hop saves less than what lies between may cost.
         let sorted = |later: &u64, before: &u64| if step > 0 { later > before } else { later < before };
-        let scans = || latest.strays.all().get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted));
-        let chance = if head || scans() { HOPS } else { HOPS_ELSEWHERE };
+        let scans = || {
+            self.unit(f) >= PIECE_MIN.0 / 2
+                && latest.strays.all().get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted))
+        };
+        let chance = match self.fits_whole(f) {
+            true => HOPS_WHOLE,
+            false if head || scans() => HOPS,
+            false => HOPS_ELSEWHERE,
+        };
         if let Some(latest) = self.latest.get_mut(&actor) {
             latest.hops = hops;
         }
-        let Some(gap) = gap.filter(|_| hops.unsigned_abs() > chance && place == Place::Stray) else {
-            return place;
-        };
+        let hops = hops.unsigned_abs() > chance && place == Place::Stray && !strides;
+        let Some(gap) = gap.filter(|_| hops) else { return place };
         if let Some(s) = self.streams.get_mut(sid) {
             s.manner.hopped(gap);
         }

@@ -66,8 +66,8 @@ impl Stream {
         let Course::Stride { period, .. } = self.course else { return false };
         let (least, most) = (self.next.min(self.frontier), self.next.max(self.frontier));
         let beyond = if period > 0 { q > most.saturating_add(play) } else { q < least.saturating_sub(play) };
-        let runs = self.beat.nearest(q);
-        !beyond && runs > 0 && self.beat.is_at(runs, q, play)
+        let runs = self.beat().nearest(q);
+        !beyond && runs > 0 && self.beat().is_at(runs, q, play)
     }
 }
 
@@ -319,7 +319,7 @@ impl Wave {
         let left = before.filter(|&before| before != id);
         if left.is_some() {
             (entry.strays, entry.lay) = (Lately::default(), Lately::default());
-            (entry.stride, entry.off_stride) = (None, 0);
+            (entry.stride, entry.off_stride, entry.hops) = (None, 0, 0);
             (entry.column, entry.taken) = (Column::default(), Lately::default());
             entry.came_at = pages.start;
         }

@@ -131,9 +131,9 @@ impl Wave {
             let Course::Stride { period, run } = s.course else { return None };
             let (length, next) = (period.unsigned_abs(), s.next);
             // The nearest run, or the one below it.
-            let nearest = s.beat.nearest(before);
+            let nearest = s.beat().nearest(before);
             let below =
-                [nearest, nearest - period.signum()].map(|runs| Some((runs, s.beat.after(runs)?.start.0)));
+                [nearest, nearest - period.signum()].map(|runs| Some((runs, s.beat().after(runs)?.start.0)));
             let (runs, start) = below.into_iter().flatten().find(|&(_, start)| start <= before)?;
             if runs < 1 {
                 return None;

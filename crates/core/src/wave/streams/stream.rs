@@ -20,6 +20,7 @@ use crate::wave::streams::sweep::InLine;
 use crate::wave::stride::beat::Beat;
 use crate::wave::windows::runs::{Noted, Way};
 use crate::wave::windows::waits::Waits;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -67,8 +68,8 @@ pub(in crate::wave) struct Stream {
     /// Page behind the one at which its reader has looked before it went on from the first (R9); of one that goes down, the first page, at
     /// which he was before he began with the last; 0 for none.
     pub(crate) looked: u64,
-    /// Where the runs of a stride lie (R7).
-    pub(in crate::wave) beat: Beat,
+    /// Where the runs of a stride lie (R7); seeds and runs, of which there are many more, have none.
+    pub(in crate::wave) beat: Option<Box<Beat>>,
     /// A stride that its reader walks by turns with whatever else: that he is elsewhere is no sign (R7).
     pub(crate) by_turns: bool,
     /// A stride that was asked for with its first read, as those before it (R7).
@@ -76,7 +77,7 @@ pub(in crate::wave) struct Stream {
     /// Of a stride: what was first asked for ahead of it was there when its reader came (R7).
     pub(crate) found: bool,
     /// Runs of a stride behind which its reader read on (R9),
-    pub(crate) followed: u64,
+    pub(crate) followed: u32,
     /// and the pages that are fetched for a run with what he reads on; 0 where that is the run alone.
     pub(crate) whole: u64,
     /// In what manner its reader goes on, how fast, and after what else.
@@ -118,7 +119,7 @@ impl Stream {
             robbed: Robbed::default(),
             left: false,
             looked: 0,
-            beat: Beat::default(),
+            beat: None,
             by_turns: false,
             foreseen: false,
             found: true,
@@ -133,8 +134,13 @@ impl Stream {
         let mut s = Self::seed(file, pages.start.0, pages.count.0, now);
         s.course = Course::Stride { period: beat.pages(), run: pages.count.0 };
         s.next = beat.after(1)?.start.0;
-        (s.frontier, s.beat) = (s.next, beat);
+        (s.frontier, s.beat) = (s.next, Some(Box::new(beat)));
         Some(s)
+    }
+
+    /// Where the runs of a stride lie; of another stream nothing is known.
+    pub(in crate::wave) fn beat(&self) -> &Beat {
+        self.beat.as_deref().unwrap_or(&Beat::NONE)
     }
 
     /// Pages that the run has come.
@@ -216,7 +222,7 @@ impl Stream {
     /// The run of a stride that was read last; `None` for another stream, and for a stride beyond all page numbers.
     pub(crate) fn latest_run(&self) -> Option<Extent> {
         let Course::Stride { .. } = self.course else { return None };
-        self.beat.after(0)
+        self.beat().after(0)
     }
 
     /// What was fetched for the run of a stride that was read last, where its reader reads on behind each.

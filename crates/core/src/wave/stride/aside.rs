@@ -40,7 +40,7 @@ impl Wave {
         if !old.strides_to(pages.start.0, period.unsigned_abs() / ASIDE) {
             return None;
         }
-        let (beat, quiet) = (old.beat, old.beat.nearest(pages.start.0).unsigned_abs() - 1);
+        let (beat, quiet) = (*old.beat(), old.beat().nearest(pages.start.0).unsigned_abs() - 1);
         let together = old.comes_together(&self.queues.get(&self.files.get(&id)?.device)?.device);
         if !together || old.reads + quiet <= STRIDE_READS || run != pages.count.0 {
             return None;

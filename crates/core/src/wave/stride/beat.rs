@@ -72,8 +72,8 @@ impl Lies {
     }
 }
 
-/// Where the runs of a stride lie. `Default` is that of no stride.
-#[derive(Clone, Copy, Debug, Default)]
+/// Where the runs of a stride lie.
+#[derive(Clone, Copy, Debug)]
 pub(in crate::wave) struct Beat {
     /// The run that was read last.
     latest: Lies,
@@ -82,23 +82,43 @@ pub(in crate::wave) struct Beat {
     /// Where one began so many runs ago, which tells of the period.
     first: Span,
     steps: i64,
+    /// Pages from one to the next where no beat is known.
+    nominal: i64,
     /// Runs are known not to lie whole pages apart,
     uneven: bool,
     /// or to lie equally far apart by pages alone, and not to the byte.
     by_pages: bool,
 }
 
+impl Default for Beat {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl Beat {
+    /// That of no stride: nothing is expected anywhere.
+    pub(in crate::wave) const NONE: Self = Self {
+        latest: Lies { from: [0; 2], bytes: 0 },
+        period: [0; 2],
+        first: [0; 2],
+        steps: 0,
+        nominal: 0,
+        uneven: false,
+        by_pages: false,
+    };
+
     /// Runs like `pages`, which was read last, so many pages apart; `None` beyond all files.
     pub(in crate::wave) fn whole(pages: Extent, period: i64) -> Option<Self> {
         let latest = Lies::all_of(pages)?;
-        let period = [period.checked_mul(PAGE)?; 2];
-        Some(Self { latest, period, first: latest.from, steps: 0, uneven: false, by_pages: false })
+        let (nominal, period) = (period, [period.checked_mul(PAGE)?; 2]);
+        Some(Self { latest, period, nominal, first: latest.from, steps: 0, uneven: false, by_pages: false })
     }
 
     /// Runs like `latest`, so many bytes apart.
     pub(in crate::wave) fn told(latest: Lies, period: i64) -> Self {
-        Self { latest, period: [period; 2], first: latest.from, steps: 0, uneven: true, by_pages: false }
+        let told = Self { latest, period: [period; 2], first: latest.from, uneven: true, ..Self::NONE };
+        Self { nominal: told.pages(), ..told }
     }
 
     /// Its runs do not lie equally far apart to the byte: none is expected to.
@@ -188,7 +208,7 @@ impl Beat {
             None => {
                 let run =
                     if self.uneven { pages.count.0 } else { self.latest.bytes.unsigned_abs() / PAGE_SIZE };
-                let anew = Self::whole(Extent::new(pages.start.0, run), self.pages());
+                let anew = Self::whole(Extent::new(pages.start.0, run), self.nominal);
                 *self = anew.unwrap_or(*self);
             }
         }
@@ -300,7 +320,7 @@ mod tests {
         for page in [1101, 1200, 1299, 1401, 1499] {
             beat.comes(1, Extent::new(page, 2), None);
             let next = beat.after(1).expect("in a file");
-            assert!(next.contains(PageIndex(page + 100)) && next.count.0 <= 4, "{page}: {next}");
+            assert!(beat.is_at(1, page + 100, 1) && next.count.0 <= 4, "{page}: {next}");
         }
     }
 }

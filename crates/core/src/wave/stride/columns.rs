@@ -155,7 +155,7 @@ impl Wave {
         }
         let (Course::Stride { period, run }, latest) = (s.course, s.latest_run()?) else { return None };
         let before = PageIndex(pages.start.0.checked_sub(run)?);
-        let on = s.beat.is_at(s.beat.nearest(before.0), before.0, 0);
+        let on = s.beat().is_at(s.beat().nearest(before.0), before.0, 0);
         (on && before != latest.start && s.reads >= WALKED && s.went_by(before)).then_some(period)
     }
 

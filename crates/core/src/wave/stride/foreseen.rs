@@ -44,7 +44,7 @@ pub(in crate::wave) struct Usual {
 impl Usual {
     /// A stride of that period ended.
     pub(in crate::wave) fn ended(&mut self, period: i64, s: &Stream) {
-        self.beat = s.beat;
+        self.beat = *s.beat();
         let alike = self.period.abs_diff(period) <= PLAY;
         (self.whole, self.followed) = (s.whole, s.followed > 0);
         (self.period, self.alike) =
@@ -81,7 +81,7 @@ impl File {
         }
         let most = period.unsigned_abs();
         for k in 1..(s.reads as i64).min(1 + TELLING as i64) {
-            let start = s.beat.after(-k).map(|run| run.start.0);
+            let start = s.beat().after(-k).map(|run| run.start.0);
             let run = start.and_then(|start| self.table.runs(PageBit::Used, Extent::new(start, most)).next());
             if let Some(run) = run.filter(|run| Some(run.start.0) == start) {
                 told.push(run.count.0);

@@ -117,7 +117,7 @@ impl Allowed {
             .max(1)
             .min(ends)
             .min(few)
-            .min(s.beat.sure_runs())
+            .min(s.beat().sure_runs())
     }
 }
 
@@ -221,7 +221,7 @@ impl Wave {
         if device.is_head() && gap.is_none() && s.reads <= STRIDE_READS {
             return;
         }
-        let next = NextRuns { beat: s.beat, run };
+        let next = NextRuns { beat: *s.beat(), run };
         let ahead = s.ahead.min(allowed.runs_max(f, s, device, run, gap)) as i64;
         let half = ahead - ahead / 2;
         let step = if s.comes_together(device) { half.min((ahead / 4).max(FIRST_RUNS as i64)) } else { half };

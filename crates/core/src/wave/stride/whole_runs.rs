@@ -54,7 +54,7 @@ fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -
         _ if s.foreseen => f.reads_on_as_usual(run, PageCount(memory)),
         _ => 0,
     };
-    let begins = s.followed > 0 && 2 * s.followed + 4 >= s.reads;
+    let begins = s.followed > 0 && 2 * u64::from(s.followed) + 4 >= s.reads;
     let goes_on = match seen.min(speculation.saturating_sub(run)) {
         0 if begins => f.runs.telling().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
         seen => seen,
@@ -75,7 +75,7 @@ fn read_on(f: &File, s: &Stream) -> u64 {
     let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return 0 };
     let gap = period.unsigned_abs().saturating_sub(latest.count.0);
     let behind = |k: i64| {
-        let start = s.beat.after(-k)?.start.0;
+        let start = s.beat().after(-k)?.start.0;
         let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
         // Looked at first, for the next page that was read may lie far behind it.
         let mut runs = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap))?;
