@@ -65,6 +65,13 @@ pub(in crate::wave) struct Visits {
     left: bool,
 }
 
+impl Visits {
+    /// In how many places it was read, as far as that was told.
+    pub(in crate::wave) fn places(&self) -> u64 {
+        self.places
+    }
+}
+
 impl Wave {
     /// A read is told: it goes to another place of its file than the one before it, perhaps.
     pub(in crate::wave) fn count_place(&mut self, id: FileId, place: Place, pages: Extent) {

@@ -74,6 +74,8 @@ impl Wave {
                 && latest.strays.all().get(..SCAN).is_some_and(|reads| reads.is_sorted_by(sorted))
         };
         let chance = match self.fits_whole(f) {
+            // He may have come from another such file.
+            true if f.visits.places() <= u64::from(HOPS_WHOLE) => u8::MAX,
             true => HOPS_WHOLE,
             false if head || scans() => HOPS,
             false => HOPS_ELSEWHERE,

@@ -19,6 +19,7 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, PageCount, PageIndex};
 use crate::view::View;
 use crate::wave::lately::Lately;
+use crate::wave::streams::ends::PROVED_READS;
 use crate::wave::streams::stream::{Course, Stream, StreamId, UNTOLD_MAX};
 use crate::wave::stride::columns::Column;
 use crate::wave::{File, Latest, Wave};
@@ -67,7 +68,8 @@ impl Stream {
         let (least, most) = (self.next.min(self.frontier), self.next.max(self.frontier));
         let beyond = if period > 0 { q > most.saturating_add(play) } else { q < least.saturating_sub(play) };
         let runs = self.beat().nearest(q);
-        !beyond && runs > 0 && self.beat().is_at(runs, q, play)
+        let within = self.reads >= PROVED_READS && self.beat().goes_on_in(runs, q);
+        !beyond && runs > 0 && (within || self.beat().is_at(runs, q, play))
     }
 }
 
@@ -126,6 +128,7 @@ impl Wave {
         let Some(f) = self.files.get(&id) else { return Place::Stray };
         self.on_whole_run(f, pages)
             .map(Place::Repeats)
+            .or_else(|| self.in_uneven_run(f, pages))
             .or_else(|| self.goes_on_up(f, pages))
             .or_else(|| self.lies_behind(f, pages))
             .or_else(|| self.goes_on_down(f, pages))
@@ -233,6 +236,21 @@ impl Wave {
         None
     }
 
+    /// R7: the stride of which a run that was asked for, or the latest, holds where a read begins, but not in its first page; where nobody knows
+    /// to the byte where runs begin.
+    fn in_uneven_run(&self, f: &File, pages: Extent) -> Option<Place> {
+        let q = pages.start.0;
+        f.strides_near(q).find_map(|sid| {
+            let s = self.streams.get(sid).filter(|s| s.reads >= PROVED_READS)?;
+            let runs = s.beat().nearest(q);
+            match s.beat().goes_on_in(runs, q) {
+                true if runs == 0 => Some(Place::Repeats(sid)),
+                true if s.strides_to(q, 0) => Some(Place::Continues(sid)),
+                _ => None,
+            }
+        })
+    }
+
     /// R7: the stride whose latest run was fetched with what its reader reads on behind it, if that holds `pages`; or if they are
     /// its last page, give or take one, where reads are not aligned.
     fn on_whole_run(&self, f: &File, pages: Extent) -> Option<StreamId> {
@@ -319,7 +337,7 @@ impl Wave {
         let left = before.filter(|&before| before != id);
         if left.is_some() {
             (entry.strays, entry.lay) = (Lately::default(), Lately::default());
-            (entry.stride, entry.off_stride, entry.hops) = (None, 0, 0);
+            (entry.stride, entry.off_stride) = (None, 0);
             (entry.column, entry.taken) = (Column::default(), Lately::default());
             entry.came_at = pages.start;
         }
