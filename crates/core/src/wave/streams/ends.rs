@@ -31,7 +31,7 @@ use crate::wave::windows::runs::{Noted, Way};
 use crate::wave::{File, Wave};
 
 /// A stride of so many reads is one, though its reader goes on where he went by it.
-pub(in crate::wave) const PROVED_READS: u64 = 8;
+const PROVED_READS: u64 = 8;
 impl File {
     /// Whether one reads it, or none.
     pub(in crate::wave) fn has_one_reader(&self) -> bool {

@@ -19,7 +19,6 @@ use crate::table::PageBit;
 use crate::units::{Extent, FileId, PageCount, PageIndex};
 use crate::view::View;
 use crate::wave::lately::Lately;
-use crate::wave::streams::ends::PROVED_READS;
 use crate::wave::streams::stream::{Course, Stream, StreamId, UNTOLD_MAX};
 use crate::wave::stride::columns::Column;
 use crate::wave::{File, Latest, Wave};
@@ -68,8 +67,7 @@ impl Stream {
         let (least, most) = (self.next.min(self.frontier), self.next.max(self.frontier));
         let beyond = if period > 0 { q > most.saturating_add(play) } else { q < least.saturating_sub(play) };
         let runs = self.beat().nearest(q);
-        let within = self.reads >= PROVED_READS && self.beat().goes_on_in(runs, q);
-        !beyond && runs > 0 && (within || self.beat().is_at(runs, q, play))
+        !beyond && runs > 0 && (self.beat().is_at(runs, q, play) || self.beat().goes_on_in(runs, q))
     }
 }
 
@@ -241,7 +239,7 @@ impl Wave {
     fn in_uneven_run(&self, f: &File, pages: Extent) -> Option<Place> {
         let q = pages.start.0;
         f.strides_near(q).find_map(|sid| {
-            let s = self.streams.get(sid).filter(|s| s.reads >= PROVED_READS)?;
+            let s = self.streams.get(sid)?;
             let runs = s.beat().nearest(q);
             match s.beat().goes_on_in(runs, q) {
                 true if runs == 0 => Some(Place::Repeats(sid)),
