@@ -34,6 +34,11 @@ const STALE_NS: u64 = 200_000;
 /// Pages of a read that are looked at one by one.
 const JUDGED_MAX: u64 = 4096;
 
+/// Pages that are fetched at once of what a program says it will need: 2 MiB, more than any program asks for of which it reads each page. The kernel
+/// takes a window of such a call, so larger ones cost nothing, and libraries name all of a mapping of which few columns are read. Who reads on behind
+/// them has a window like others.
+const WILL_NEED_MAX: PageCount = PageCount(512);
+
 impl State {
     pub(super) fn drain(&mut self, max: usize) {
         for _ in 0..max {
@@ -403,8 +408,11 @@ impl State {
         };
         // A length of 0 means: to the end.
         let len = if event.len == 0 { held.size.saturating_sub(event.offset) } else { event.len };
-        let pages =
+        let mut pages =
             Extent::covering(event.offset, len).intersection(Extent::new(0, held.size.div_ceil(PAGE_SIZE)));
+        if advice == Advice::WillNeed {
+            pages.count = pages.count.min(WILL_NEED_MAX);
+        }
         if advice == Advice::DontNeed {
             self.account_lacks(event.file, pages);
         }
