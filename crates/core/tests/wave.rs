@@ -10,6 +10,7 @@
 //! store 30ms                                                from here on fetches arrive, and reads that miss wait, by themselves
 //! read PAGE[,PAGE...] COUNT [f1] [by=1] [at=20ms]           a read is told; `at` moves the clock to that moment
 //! scan FROM..TO[..STEP] COUNT [by=1]                        one read after another, downwards where FROM is the greater
+//! bytes FROM..TO..STEP COUNT [by=1]                         the same by bytes, and told to the byte
 //! random FROM..TO COUNT times=200                           so many reads at random, always the same ones
 //! waited 30ms [by=1]                                        the latest read has taken so long
 //! arrived all | failed all | skipped all                    what becomes of the fetches under way
@@ -234,6 +235,10 @@ impl World {
             ["scan", range, count, ..] => {
                 return self.reads(file, &scanned(range, number(count)), number(count), actor);
             }
+            ["bytes", range, count, ..] => {
+                let bytes = scanned(range, number(count));
+                return self.reads_exactly(file, &bytes, number(count), actor);
+            }
             ["random", range, count, ..] => {
                 let times = option(words, "times").map_or(1, number);
                 return self.reads(file, &drawn(range, times), number(count), actor);
@@ -383,12 +388,32 @@ impl World {
     fn reads(&mut self, file: u64, pages: &[u64], count: u64, actor: u32) -> String {
         let mut out = String::new();
         for &page in pages {
-            self.read(file, Extent::new(page, count), actor);
-            self.now += STEP_NS;
-            for line in self.decided() {
-                writeln!(out, "{page:<6} {line}").unwrap();
-            }
+            self.read_on(file, Extent::new(page, count), actor, &mut out);
         }
+        self.sum_up(out)
+    }
+
+    /// The same, each of so many bytes, and told to the byte.
+    fn reads_exactly(&mut self, file: u64, bytes: &[u64], count: u64, actor: u32) -> String {
+        let mut out = String::new();
+        for &from in bytes {
+            self.tell(Input::Exactly { actor, from, bytes: Bytes(count) });
+            self.read_on(file, Extent::covering(from, count), actor, &mut out);
+        }
+        self.sum_up(out)
+    }
+
+    /// One read of several: what was decided goes to `out`.
+    fn read_on(&mut self, file: u64, pages: Extent, actor: u32, out: &mut String) {
+        self.read(file, pages, actor);
+        self.now += STEP_NS;
+        for line in self.decided() {
+            writeln!(out, "{:<6} {line}", pages.start.0).unwrap();
+        }
+    }
+
+    /// And the requests that went out.
+    fn sum_up(&mut self, mut out: String) -> String {
         let fetched: u64 = self.requests.iter().map(|r| r.0.count.0).sum();
         if fetched > 0 {
             writeln!(out, "fetch  {fetched} pages in {} requests", self.requests.len()).unwrap();

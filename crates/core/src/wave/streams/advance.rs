@@ -159,13 +159,12 @@ impl Wave {
     /// has them.
     fn strode_to(&mut self, now: Nanos, sid: StreamId, (beat, run): (Beat, u64), q: u64) {
         let Some(s) = self.streams.get_mut(sid) else { return };
-        let (id, latest) = (s.file, beat.after(0));
+        let (id, latest) = (s.file, beat.read(0, run));
         let runs = (beat.nearest(q).max(1).unsigned_abs() - 1).min(QUIET_MAX);
         s.reads += runs;
         self.pass_runs(now, id, (beat, run), runs);
         // Did its reader go on where the run before ended?
-        let ended = latest.map(|latest| latest.start + PageCount(run));
-        let went_on = ended.is_some_and(|end| self.files[&id].table.has(PageBit::Used, end));
+        let went_on = latest.is_some_and(|latest| self.files[&id].table.has(PageBit::Used, latest.end()));
         if let Some(s) = self.streams.get_mut(sid).filter(|_| went_on) {
             s.followed = s.followed.saturating_add(1);
         }

@@ -221,8 +221,8 @@ impl Stream {
 
     /// The run of a stride that was read last; `None` for another stream, and for a stride beyond all page numbers.
     pub(crate) fn latest_run(&self) -> Option<Extent> {
-        let Course::Stride { .. } = self.course else { return None };
-        self.beat().after(0)
+        let Course::Stride { run, .. } = self.course else { return None };
+        self.beat().read(0, run)
     }
 
     /// What was fetched for the run of a stride that was read last, where its reader reads on behind each.

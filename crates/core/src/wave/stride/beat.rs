@@ -18,7 +18,7 @@
 //!                                              a period of 513.0 to 513.5; the next begins on page 2566 or 2567: [2566,2568)
 //! ```
 
-use crate::units::{Extent, PAGE_SIZE, PageIndex};
+use crate::units::{Extent, PAGE_SIZE, PageCount, PageIndex};
 
 /// Bytes of a page, for differences of offsets.
 const PAGE: i64 = PAGE_SIZE as i64;
@@ -163,6 +163,15 @@ impl Beat {
         let [soonest, latest] = self.begins(runs)?;
         let end = latest.checked_add(self.latest.bytes)?;
         Some(Extent::covering(soonest.unsigned_abs(), (end - soonest).unsigned_abs()))
+    }
+
+    /// Where the run that comes so many after the one read last began at the latest, and its pages from there, `run` unless more is known.
+    pub(in crate::wave) fn read(&self, runs: i64, run: u64) -> Option<Extent> {
+        let [soonest, latest] = self.begins(runs)?;
+        let start = PageIndex::of_byte(latest.unsigned_abs());
+        let count = if soonest == latest { self.after(runs)?.count } else { PageCount(run) };
+        start.0.checked_add(count.0)?;
+        Some(Extent { start, count })
     }
 
     /// The run, counted from the one read last, that begins nearest to `page`.

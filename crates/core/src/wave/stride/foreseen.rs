@@ -75,13 +75,13 @@ impl File {
     /// tell how long runs are.
     pub(in crate::wave) fn whole_runs(&self, s: &Stream) -> Lately<u64, TELLING> {
         let mut told = Lately::default();
-        let Course::Stride { period, .. } = s.course else { return told };
+        let Course::Stride { period, run } = s.course else { return told };
         if !s.foreseen {
             return told;
         }
         let most = period.unsigned_abs();
         for k in 1..(s.reads as i64).min(1 + TELLING as i64) {
-            let start = s.beat().after(-k).map(|run| run.start.0);
+            let start = s.beat().read(-k, run).map(|run| run.start.0);
             let run = start.and_then(|start| self.table.runs(PageBit::Used, Extent::new(start, most)).next());
             if let Some(run) = run.filter(|run| Some(run.start.0) == start) {
                 told.push(run.count.0);

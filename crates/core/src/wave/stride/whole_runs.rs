@@ -75,7 +75,7 @@ fn read_on(f: &File, s: &Stream) -> u64 {
     let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return 0 };
     let gap = period.unsigned_abs().saturating_sub(latest.count.0);
     let behind = |k: i64| {
-        let start = s.beat().after(-k)?.start.0;
+        let start = s.beat().read(-k, latest.count.0)?.start.0;
         let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
         // Looked at first, for the next page that was read may lie far behind it.
         let mut runs = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap))?;
