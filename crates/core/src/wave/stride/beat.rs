@@ -139,6 +139,11 @@ impl Beat {
         Some(Self { latest, first: latest.from, steps: 0, ..self })
     }
 
+    /// Whether its runs are known not to lie whole pages apart.
+    pub(in crate::wave) fn is_uneven(&self) -> bool {
+        self.uneven
+    }
+
     /// Pages from one run to the next, about.
     pub(in crate::wave) fn pages(&self) -> i64 {
         let period = self.middle_period();

@@ -18,6 +18,8 @@ use crate::wave::File;
 use crate::wave::streams::stream::{Course, Stream};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::lengths::ALIKE;
+
+/// Pages by which reads that are not aligned may differ, and that lie between records shorter than they lie apart.
 const PLAY: u64 = 1;
 
 impl Stream {
@@ -72,11 +74,11 @@ fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -
 /// Pages that were read on behind the runs of a stride before its latest: what two of the last three have about alike, for some may
 /// have been read quietly and not be told of yet.
 fn read_on(f: &File, s: &Stream) -> u64 {
-    let (Course::Stride { period, .. }, Some(latest)) = (s.course, s.latest_run()) else { return 0 };
-    let gap = period.unsigned_abs().saturating_sub(latest.count.0);
+    let Course::Stride { period, run } = s.course else { return 0 };
+    let play = if s.beat().is_uneven() { PLAY } else { 0 };
     let behind = |k: i64| {
-        let start = s.beat().read(-k, latest.count.0)?.start.0;
-        let gap = Extent::new(start.checked_add(latest.count.0)?, gap);
+        let run = s.beat().read(-k, run)?;
+        let gap = Extent::new(run.end().0, period.unsigned_abs().saturating_sub(run.count.0));
         // Looked at first, for the next page that was read may lie far behind it.
         let mut runs = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap))?;
         // Records that are shorter than they lie apart leave holes.
@@ -92,8 +94,12 @@ fn read_on(f: &File, s: &Stream) -> u64 {
     let mut pages = [1, 2, 3].map(|k| behind(k).unwrap_or(0));
     pages.sort_unstable();
     // Unaligned, the next may have a page more.
-    let alike = |least: u64, most: u64| (least > 0 && about(least, most)).then_some(most + 1);
-    alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).unwrap_or(0)
+    let alike = |least: u64, most: u64| {
+        (least > 0 && about(least, most.max(least + play) - play)).then_some(most + 1)
+    };
+    // Short of a page it may end in the page in which the run does.
+    let as_before = (play > 0 && pages[2] > 0 && s.whole > run).then(|| s.whole - run);
+    alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).or(as_before).unwrap_or(0)
 }
 
 /// Whether `more` pages are `pages`, and one in [`ALIKE`] of them more at most.
