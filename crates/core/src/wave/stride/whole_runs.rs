@@ -97,9 +97,11 @@ fn read_on(f: &File, s: &Stream) -> u64 {
     let alike = |least: u64, most: u64| {
         (least > 0 && about(least, most.max(least + play) - play)).then_some(most + 1)
     };
-    // Short of a page it may end in the page in which the run does.
-    let as_before = (play > 0 && pages[2] > 0 && s.whole > run).then(|| s.whole - run);
-    alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).or(as_before).unwrap_or(0)
+    let seen = alike(pages[1], pages[2]).or_else(|| alike(pages[0], pages[1])).unwrap_or(0);
+    // Short of a page it may end in the page in which the run does; and of the latest not all may be told.
+    let before = s.whole.saturating_sub(run);
+    let as_before = play > 0 && pages[2] > 0 && (seen == 0 || pages[2] + 2 * play >= before);
+    if as_before { seen.max(before) } else { seen }
 }
 
 /// Whether `more` pages are `pages`, and one in [`ALIKE`] of them more at most.
