@@ -77,6 +77,7 @@ impl Wave {
         {
             f.served(pages.start, marked);
         }
+        self.goes_on_behind_run(id, actor, pages);
         self.leave_stride(id, actor, place, pages);
         self.leave_behind(id, actor, place, pages);
         let looks = self.look(now, id, actor, place, pages);

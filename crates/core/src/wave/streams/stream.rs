@@ -227,15 +227,18 @@ impl Stream {
 
     /// What was fetched for the run of a stride that was read last, where its reader reads on behind each.
     pub(crate) fn latest_whole(&self) -> Option<Extent> {
-        let run = self.latest_run().filter(|run| self.whole > run.count.0)?;
-        run.start.0.checked_add(self.whole)?;
-        Some(Extent { count: PageCount(self.whole), ..run })
+        let run = self.latest_run().filter(|run| self.whole > run.count.0 || self.beat().is_read_on())?;
+        let count = PageCount(self.whole.max(run.count.0));
+        run.start.0.checked_add(count.0)?;
+        Some(Extent { count, ..run })
     }
 
     /// Whether the reader of a stride reads on at `pages` behind its latest run; the page behind its whole makes that longer.
     pub(crate) fn reads_on(&mut self, pages: Extent) -> bool {
         let Some(whole) = self.latest_whole() else { return false };
-        self.whole = self.whole.max(pages.end().since(whole.start).0.min(self.whole + 1));
+        if self.whole > 0 {
+            self.whole = self.whole.max(pages.end().since(whole.start).0.min(self.whole + 1));
+        }
         pages.start > whole.start
     }
 

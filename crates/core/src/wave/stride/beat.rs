@@ -87,6 +87,8 @@ pub(in crate::wave) struct Beat {
     steps: i64,
     /// Pages from one to the next where no beat is known.
     nominal: i64,
+    /// What is fetched of a run goes on behind its first read.
+    read_on: bool,
     /// Runs are known not to lie whole pages apart,
     uneven: bool,
     /// or to lie equally far apart by pages alone, and not to the byte.
@@ -107,6 +109,7 @@ impl Beat {
         first: [0; 2],
         steps: 0,
         nominal: 0,
+        read_on: false,
         uneven: false,
         by_pages: false,
     };
@@ -115,7 +118,7 @@ impl Beat {
     pub(in crate::wave) fn whole(pages: Extent, period: i64) -> Option<Self> {
         let latest = Lies::all_of(pages)?;
         let (nominal, period) = (period, [period.checked_mul(PAGE)?; 2]);
-        Some(Self { latest, period, nominal, first: latest.from, steps: 0, uneven: false, by_pages: false })
+        Some(Self { latest, period, nominal, first: latest.from, ..Self::NONE })
     }
 
     /// Runs like `latest`, so many bytes apart.
@@ -142,6 +145,11 @@ impl Beat {
     /// Whether its runs are known not to lie whole pages apart.
     pub(in crate::wave) fn is_uneven(&self) -> bool {
         self.uneven
+    }
+
+    /// Whether what is fetched of a run goes on behind its first read.
+    pub(in crate::wave) fn is_read_on(&self) -> bool {
+        self.read_on
     }
 
     /// Pages from one run to the next, about.
@@ -214,9 +222,11 @@ impl Beat {
     /// The run that comes so many after the one read last, one at least, is read: `pages`, told to the byte or not.
     pub(in crate::wave) fn comes(&mut self, runs: i64, pages: Extent, told: Option<Lies>) {
         let Some(by_pages) = Lies::all_of(pages) else { return };
-        if self.goes_on_in(runs, pages.start.0) {
-            (self.latest.from, self.steps) =
-                (self.begins(runs).unwrap_or(self.latest.from), self.steps + runs);
+        let begins = self.begins(runs).unwrap_or(self.latest.from);
+        // The first read of the run was quiet, and this is one behind it.
+        let behind = told.is_some_and(|told| self.is_exact() && self.is_behind(told.from[0] - begins[0]));
+        if behind || self.goes_on_in(runs, pages.start.0) {
+            (self.latest.from, self.steps) = (begins, self.steps + runs);
             return;
         }
         let as_expected = self.begins(runs).is_some_and(|[soonest, _]| soonest == by_pages.from[0]);
@@ -244,6 +254,29 @@ impl Beat {
         }
     }
 
+    /// Whether all of it is known to the byte.
+    fn is_exact(&self) -> bool {
+        self.uneven && self.period[0] == self.period[1] && self.latest.from[0] == self.latest.from[1]
+    }
+
+    /// Whether what lies so many bytes behind the begin of a run is in it, or less than a page behind it.
+    fn is_behind(&self, bytes: i64) -> bool {
+        (1..=self.latest.bytes + PAGE).contains(&bytes)
+    }
+
+    /// A read behind the begin of a run, told to the byte: where it ends less than a page behind what is fetched of the run, that is fetched too
+    /// from now on. More than that is seen by pages (whole_runs.rs).
+    pub(in crate::wave) fn goes_on(&mut self, read: Lies) {
+        let Some(way) = read.since(self.latest).filter(|_| self.is_exact()) else { return };
+        // From the begin of the run that lies before it.
+        let from = way.rem_euclid(self.period[0]);
+        let more = from + read.bytes - self.latest.bytes;
+        if self.is_behind(from) && (1..=PAGE).contains(&more) {
+            self.latest.bytes += more;
+            self.read_on = true;
+        }
+    }
+
     /// What is known of the period when the run that comes so many after the one read last began there, and ended at `end` at the latest;
     /// `None` if no period allows for it.
     fn narrowed(mut self, runs: i64, begins: Span, end: i64, told: Option<Lies>) -> Option<Self> {
@@ -263,6 +296,8 @@ impl Beat {
         }
         let longest = end - at[0];
         self.latest.bytes = match told {
+            // Or what he goes on to (see `goes_on`).
+            Some(told) if (told.bytes..=told.bytes + PAGE).contains(&self.latest.bytes) => self.latest.bytes,
             Some(told) => told.bytes,
             // As long as the shortest may be, unless this one is longer than that.
             None if at[1] + self.latest.bytes > end - PAGE => self.latest.bytes.min(longest),

@@ -13,11 +13,11 @@
 //! The scenario is in `tests/wave/r09-lengths.txt`.
 
 use crate::table::PageBit;
-use crate::units::{Extent, PageCount, PageIndex};
-use crate::wave::File;
+use crate::units::{Extent, FileId, PageCount, PageIndex};
 use crate::wave::streams::stream::{Course, Stream};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::lengths::ALIKE;
+use crate::wave::{File, Wave};
 
 /// Pages by which reads that are not aligned may differ, and that lie between records shorter than they lie apart.
 const PLAY: u64 = 1;
@@ -47,6 +47,18 @@ impl Stream {
     }
 }
 
+impl Wave {
+    /// R9: `actor` reads `pages`, told to the byte: perhaps he goes on behind a run of the stride that he walks.
+    pub(in crate::wave) fn goes_on_behind_run(&mut self, id: FileId, actor: u32, pages: Extent) {
+        let Some(read) = self.lies(pages) else { return };
+        let walked = self.latest.get(&actor).and_then(|latest| latest.stride);
+        let stride = walked.and_then(|sid| self.streams.get_mut(sid)).filter(|s| s.file == id);
+        if let Some(beat) = stride.and_then(|s| s.beat.as_mut()) {
+            beat.goes_on(read);
+        }
+    }
+}
+
 /// Pages of a stride's next runs with what its reader will read on behind them (R9), the run alone where he does not.
 fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -> u64 {
     let Course::Stride { period, run } = s.course else { return s.request };
@@ -56,7 +68,8 @@ fn whole_run(f: &File, s: &Stream, [memory, room]: [u64; 2], speculation: u64) -
         _ if s.foreseen => f.reads_on_as_usual(run, PageCount(memory)),
         _ => 0,
     };
-    let begins = s.followed > 0 && 2 * u64::from(s.followed) + 4 >= s.reads;
+    // Unless what he reads on is known to the byte.
+    let begins = !s.beat().is_read_on() && s.followed > 0 && 2 * u64::from(s.followed) + 4 >= s.reads;
     let goes_on = match seen.min(speculation.saturating_sub(run)) {
         0 if begins => f.runs.telling().promise(run, PageCount(memory), PageCount(0)).map_or(0, |w| w.0),
         seen => seen,
@@ -112,7 +125,7 @@ fn about(pages: u64, more: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Bytes, FileId, Nanos};
+    use crate::units::{Bytes, Nanos};
     use crate::wave::stride::beat::Beat;
     use crate::wave::{Config, Input, Wave};
 
