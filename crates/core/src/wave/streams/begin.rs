@@ -220,12 +220,17 @@ impl Wave {
         let (q, before) = (pages.start.0, latest.strays);
         latest.strays.push(q);
         latest.lay.push(lies);
+        let lay = latest.lay;
         // From the n-th read before this one to the one `turns` before that.
         let step = |n: usize, turns: usize| {
             let later = if n == 0 { q } else { *before.all().get(n - 1)? };
             Some(later.wrapping_sub(*before.all().get(n + turns - 1)?) as i64)
         };
         let alike = |a: i64, b: i64| a.abs_diff(b) <= 1;
+        let told = |back: usize, turns: usize| {
+            let [later, earlier] = [back, back + turns].map(|n| lay.all().get(n).copied().flatten());
+            later?.since(earlier?)
+        };
         (1..=TURNS_MAX).find_map(|turns| {
             let period = step(0, turns).filter(|p| p.unsigned_abs() > pages.count.0)?;
             let by_turns = || {
@@ -233,7 +238,9 @@ impl Wave {
                 let zigzag = step(0, 1)?.abs_diff(step(1, 1)?) > period.unsigned_abs();
                 Some(zigzag && alike(step(2 * turns, turns)?, period))
             };
-            let sure = alike(step(turns, turns)?, period) && (turns == 1 || by_turns()?);
+            // Equal to the byte is no chance, whatever lies between.
+            let equal = told(0, turns).is_some_and(|apart| told(turns, turns) == Some(apart));
+            let sure = equal || alike(step(turns, turns)?, period) && (turns == 1 || by_turns()?);
             sure.then_some((period, turns))
         })
     }

@@ -297,7 +297,9 @@ impl Beat {
         let longest = end - at[0];
         self.latest.bytes = match told {
             // Or what he goes on to (see `goes_on`).
-            Some(told) if (told.bytes..=told.bytes + PAGE).contains(&self.latest.bytes) => self.latest.bytes,
+            Some(told) if self.read_on && (1..=PAGE).contains(&(self.latest.bytes - told.bytes)) => {
+                self.latest.bytes
+            }
             Some(told) => told.bytes,
             // As long as the shortest may be, unless this one is longer than that.
             None if at[1] + self.latest.bytes > end - PAGE => self.latest.bytes.min(longest),
