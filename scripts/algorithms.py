@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Reads of sixty algorithms, as traces: `scripts/algorithms.py DIR` writes each to DIR/NAME.csv (file,offset,length).
+"""Reads of sixty algorithms, as traces: `scripts/algorithms.py DIR` writes each to DIR/NAME.csv (file,offset,length);
+`scripts/algorithms.py DIR records` those of forty drawn files of records instead, that are not as long as whole pages.
 
 What a merge, a search by halves, a b-tree, a pack of objects, columns of a table, tiles of a picture, a player that
 seeks, an archive that is listed and the like read, one reader each, drawn from fixed seeds. They were written without
@@ -468,12 +469,41 @@ def all_of_them():
     yield from families(3)
 
 
+def records(seed):
+    """A file of records of 10 kB to 5 MB, of each of which the same is read: its begin, that and a piece behind it,
+    several columns, a piece in smaller reads, or the begin from the last record to the first."""
+    r = random.Random(seed)
+    period = int(10 ** r.uniform(4, 6.7))
+    kind = r.choice(["begin", "begin", "two", "columns", "backwards", "pieces"])
+    length = min(int(10 ** r.uniform(1.5, 5.2)), period // 3)
+    count = max(60, min(4000, int(3e8 / period)))
+    first = r.randrange(100000)
+    columns, apart = r.choice([2, 5, 9]), 0
+    second = max(1, min(length * r.choice([1, 3, 10]), period // 3))
+    if kind == "columns":
+        length = min(length, period // (2 * columns))
+        apart = min(r.choice([0, length, 3 * length]), (period - length * columns) // columns)
+    order = range(count - 1, -1, -1) if kind == "backwards" else range(count)
+    for record in order:
+        at = first + record * period
+        if kind == "columns":
+            yield from (("r", at + column * (length + apart), length) for column in range(columns))
+        elif kind == "pieces":
+            yield from pieces("r", at, length, max(512, length // 8))
+        else:
+            yield ("r", at, length)
+            if kind == "two":
+                yield ("r", at + length, second)
+
+
 def main():
-    if len(sys.argv) != 2:
+    drawn = sys.argv[2:] == ["records"]
+    if len(sys.argv) != 2 + drawn:
         sys.exit(__doc__)
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, reads in all_of_them():
+    traces = ((f"records{seed}", records(seed)) for seed in range(40)) if drawn else all_of_them()
+    for name, reads in traces:
         rows = "".join(f"{file},{offset},{length}\n" for file, offset, length in reads)
         (folder / f"{name}.csv").write_text("file,offset,length\n" + rows)
 
