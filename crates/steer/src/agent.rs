@@ -260,7 +260,6 @@ struct Held {
     active: Nanos,
     refreshed: Nanos,
     outstanding: u32,
-    published: BTreeSet<u64>,
     account: Account,
     /// Looks around in a row that found nothing, and reads until the next look.
     samples_vain: u32,
@@ -302,6 +301,9 @@ struct State {
     config: Config,
     begun: bool,
     files: HashMap<u32, Held>,
+    /// Leaves of files that we have published, by slot and number, and the one that was harvested last in going round them.
+    published: BTreeSet<(u32, u64)>,
+    harvested_last: (u32, u64),
     /// Files that were closed, or whose program ends, since this was looked at.
     closed: BTreeSet<u32>,
     devices: BTreeSet<u64>,
@@ -375,6 +377,8 @@ impl State {
             config,
             begun: false,
             files: HashMap::new(),
+            published: BTreeSet::new(),
+            harvested_last: (0, 0),
             closed: BTreeSet::new(),
             devices: BTreeSet::new(),
             arrivals: Arrivals::default(),

@@ -3,7 +3,6 @@
 //! An event names a slot of the segment. The first of a file makes us open it (`/proc/PID/fd/FD`) or refuse it; the others
 //! become inputs of the brain. A read is told with what was read quietly before it, so that the brain sees one history.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use bowwave_core::{Advice, Bytes, Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex, Wave};
@@ -267,7 +266,6 @@ impl State {
             active: now,
             refreshed: now,
             outstanding: 0,
-            published: BTreeSet::new(),
             account: Account::new(size),
             samples_vain: 0,
             samples_skip: 0,

@@ -192,11 +192,11 @@ impl State {
         for (file, leaf) in changed {
             let slot = file.0 as u32;
             let (quiet, settled) = self.wave.leaf(file, leaf);
-            let Some(held) = self.files.get_mut(&slot) else { continue };
-            if quiet == 0 && !held.published.contains(&leaf) {
+            let Some(held) = self.files.get(&slot) else { continue };
+            if quiet == 0 && !self.published.contains(&(slot, leaf)) {
                 continue;
             }
-            held.published.insert(leaf);
+            self.published.insert((slot, leaf));
             let of = (held.origin.dev, held.origin.ino);
             if let Some(harvest) = self.segment.publish(slot, leaf, quiet, settled) {
                 self.harvested(harvest, now);

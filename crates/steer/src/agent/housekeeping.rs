@@ -4,6 +4,7 @@
 //! soon as the program is done with it. A close that is told, and an end, are looked at within the turn of the loop in which they
 //! are heard, whatever is under way: what nobody has open may come for nobody.
 
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageCount, PageIndex, left_off, while_read};
@@ -27,8 +28,8 @@ const WINDOWS_LOOKED_AFTER: usize = 256;
 const MEMORY_NS: u64 = 1_000_000_000;
 /// What is gone is told apart from what is under way by so many pages.
 const GONE_TOGETHER: u64 = 16;
-/// Leaves harvested in one housekeeping: 65,536 are all.
-const HARVEST_MAX: usize = 8192;
+/// Leaves harvested in one housekeeping: 2 GiB of pages. The segment has places for 65,536: eight housekeepings go round them all.
+pub(super) const HARVEST_MAX: usize = 8192;
 /// Leaves on either side of a read that are harvested before it is told: 256 MiB at most, and only as far as there are
 /// no so many in a row of which nothing was read.
 const LEAVES_BEHIND: u64 = 1024;
@@ -123,18 +124,22 @@ impl State {
         lost
     }
 
+    /// Takes what was read quietly in up to `max` published leaves, going round them from where the last time ended. One of which
+    /// nothing is quiet any more is looked at for the last time.
     pub(super) fn harvest(&mut self, now: Nanos, max: usize) {
-        let leaves: Vec<(u32, u64)> = self
-            .files
-            .iter()
-            .flat_map(|(&slot, f)| f.published.iter().map(move |&leaf| (slot, leaf)))
-            .take(max)
-            .collect();
-        for (slot, leaf) in leaves {
+        let last = self.harvested_last;
+        let behind = self.published.range((Bound::Excluded(last), Bound::Unbounded));
+        let leaves: Vec<(u32, u64)> =
+            behind.chain(self.published.range(..=last)).take(max).copied().collect();
+        for &(slot, leaf) in &leaves {
             for harvest in self.harvest_leaf(slot, leaf) {
                 self.harvested(harvest, now);
             }
+            if self.wave.leaf(FileId(u64::from(slot)), leaf).0 == 0 {
+                self.published.remove(&(slot, leaf));
+            }
         }
+        self.harvested_last = leaves.last().copied().unwrap_or(last);
     }
 
     /// What was read quietly around a read that the brain is to be told of, leaf by leaf as far as pages were read lately: what
@@ -249,7 +254,10 @@ impl State {
     pub(super) fn forget(&mut self, slot: u32) {
         self.let_go(slot);
         let Some(held) = self.files.remove(&slot) else { return };
-        for &leaf in &held.published {
+        let published: Vec<(u32, u64)> =
+            self.published.range((slot, 0)..=(slot, u64::MAX)).copied().collect();
+        for (slot, leaf) in published {
+            self.published.remove(&(slot, leaf));
             self.segment.publish(slot, leaf, 0, 0);
             self.outside.publish((held.origin.dev, held.origin.ino), slot, leaf, 0);
         }

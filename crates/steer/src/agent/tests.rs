@@ -1,5 +1,6 @@
 //! The agent with a program that is a few lines long.
 
+use super::housekeeping::HARVEST_MAX;
 use super::*;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -286,4 +287,30 @@ fn what_is_fetched_while_a_large_read_goes_on_is_counted_once() {
     }
     assert_eq!((report.bytes_used, report.bytes_fetched + report.bytes_missed), (read, read), "{report:?}");
     assert_eq!((report.bytes_in_vain, report.fetched_per_used), (0, Some(1.0)), "{report:?}");
+}
+
+/// 6 GiB of published leaves, a page of each read: three housekeepings have heard of them all. What is quiet no longer is left out.
+#[test]
+fn housekeeping_goes_round_all_published_leaves() {
+    let (_dir, segment, mut state) = unstarted();
+    let leaves = 3 * HARVEST_MAX as u64;
+    let slot = segment.bind(1, 2, leaves << 18).unwrap();
+    let id = FileId(u64::from(slot.index));
+    state.wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(leaves << 18) });
+    for leaf in 0..leaves {
+        state.wave.handle(Nanos(0), Input::Present { file: id, pages: Extent::new(64 * leaf, 1) });
+        assert_eq!(segment.publish(slot.index, leaf, 1, 1), None);
+        state.published.insert((slot.index, leaf));
+    }
+    for round in 0..2 {
+        (0..leaves).for_each(|leaf| _ = segment.touch(slot.tag(), leaf << 18, 4096));
+        for _ in 0..3 {
+            state.harvest(Nanos(round), HARVEST_MAX);
+        }
+        assert!((0..leaves).all(|leaf| segment.harvest(slot.index, leaf).is_none()), "round {round}");
+    }
+    assert_eq!(state.published.len() as u64, leaves);
+    state.wave.handle(Nanos(0), Input::Dropped { file: id, pages: Extent::new(0, 64 * 8) });
+    state.harvest(Nanos(0), usize::MAX);
+    assert_eq!(state.published.len() as u64, leaves - 8);
 }
