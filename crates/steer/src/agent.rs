@@ -337,7 +337,11 @@ struct State {
     look_after: Nanos,
     measured: Nanos,
     memory: u64,
+    /// Slots of files that were refused, and how many files were whose slots are others' now.
     refused: BTreeMap<Refusal, BTreeSet<u32>>,
+    refused_before: BTreeMap<Refusal, u64>,
+    /// Slots that had a file at the last look and that we do not hold.
+    unheld: BTreeSet<u32>,
     dormant: BTreeMap<&'static str, u64>,
     retired: Vec<FileReport>,
     processes: u64,
@@ -404,6 +408,8 @@ impl State {
             measured: Nanos(0),
             memory,
             refused: BTreeMap::new(),
+            refused_before: BTreeMap::new(),
+            unheld: BTreeSet::new(),
             dormant: BTreeMap::new(),
             retired: Vec::new(),
             processes: 0,

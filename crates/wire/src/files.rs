@@ -50,7 +50,7 @@ pub struct FileRef {
 }
 
 impl Segment {
-    /// Finds or claims the slot of the file (`dev`, `ino`). `None` when its neighbourhood is full: leave it alone.
+    /// Finds or claims the slot of the file (`dev`, `ino`). `None` when its neighbourhood is full: leave it alone; it is counted.
     pub fn bind(&self, dev: u64, ino: u64, size: u64) -> Option<FileRef> {
         let key = mix(dev.rotate_left(32) ^ mix(ino)) | 1;
         for probe in 0..FILE_PROBES_MAX {
@@ -58,6 +58,7 @@ impl Segment {
             let slot = &self.files[index];
             match slot.key.compare_exchange(0, key, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
+                    self.files_bound.fetch_add(1, Ordering::Relaxed);
                     slot.dev.store(dev, Ordering::Relaxed);
                     slot.ino.store(ino, Ordering::Relaxed);
                     slot.size.store(size, Ordering::Relaxed);
@@ -72,7 +73,18 @@ impl Segment {
                 generation: slot.generation.load(Ordering::Acquire),
             });
         }
+        self.files_lost.fetch_add(1, Ordering::Relaxed);
         None
+    }
+
+    /// Slots that have a file, about.
+    pub fn files_bound(&self) -> u32 {
+        self.files_bound.load(Ordering::Relaxed)
+    }
+
+    /// Whether the slot at `index` has a file.
+    pub fn has_file(&self, index: u32) -> bool {
+        self.file(index).is_some_and(|slot| slot.key.load(Ordering::Relaxed) != 0)
     }
 
     /// The slot at `index`, if there is such an index.
@@ -86,11 +98,14 @@ impl Segment {
         Some(FileRef { index, generation })
     }
 
-    /// Agent: frees a slot; descriptors bound to it find their generation stale and bind anew.
+    /// Agent: frees a slot that has a file; descriptors bound to it find their generation stale and bind anew.
     pub fn recycle(&self, index: u32) {
-        if let Some(slot) = self.file(index) {
+        if self.has_file(index)
+            && let Some(slot) = self.file(index)
+        {
             slot.generation.fetch_add(1, Ordering::AcqRel);
             slot.key.store(0, Ordering::Release);
+            self.files_bound.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

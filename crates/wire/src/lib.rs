@@ -37,7 +37,7 @@ use ring::EventSlot;
 /// First word of a segment.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"bowwave\x01");
 /// Layout version; shim and agent must agree exactly.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Environment variable that tells a program's shim where the segment is: a path to open and map.
 pub const ENV_SEGMENT: &str = "BOWWAVE_SEGMENT";
 /// Environment variable that switches a program's shim off when it says `off`.
@@ -80,6 +80,10 @@ pub struct Segment {
     pub asleep: AtomicU32,
     /// Events that found the ring full.
     pub events_lost: AtomicU64,
+    /// Files that found no slot: they are left alone.
+    pub files_lost: AtomicU64,
+    /// Slots that have a file, about: who is killed while it takes one has not counted it.
+    files_bound: AtomicU32,
     _head_end: Pad,
     head: AtomicU64,
     _tail_end: Pad,
@@ -285,7 +289,10 @@ mod tests {
         let a = s.bind(1, 2, 100).unwrap();
         assert_eq!(s.bind(1, 2, 100), Some(a));
         assert_ne!(s.bind(1, 3, 100).unwrap().index, a.index);
+        assert_eq!(s.files_bound(), 2);
         s.recycle(a.index);
+        s.recycle(a.index + 1);
+        assert_eq!((s.files_bound(), s.has_file(a.index)), (1, false), "what is free is not freed");
         let anew = s.bind(1, 2, 100).unwrap();
         assert_eq!(anew.generation, a.generation + 1);
         s.publish(a.index, 0, !0, !0);
@@ -293,6 +300,16 @@ mod tests {
         assert!(s.is_hit(anew.tag(), 0, 4096) && !s.is_hit(a.tag(), 0, 4096), "the next life's page");
         assert_eq!(s.touch(a.tag(), 0, 4096), Standing::Loud);
         assert_eq!(s.harvest(a.index, 0), Some(Harvest { file: a.index, leaf: 0, used: 1 }));
+    }
+
+    /// A neighbourhood is full once 16 files that want the same place are there.
+    #[test]
+    fn a_file_that_finds_no_slot_is_counted() {
+        let s = segment();
+        let lost = (0..FILES_MAX as u64).filter(|&ino| s.bind(1, ino, 1).is_none()).count() as u64;
+        assert_eq!(s.files_lost.load(Ordering::Relaxed), lost);
+        assert_eq!(u64::from(s.files_bound()) + lost, FILES_MAX as u64);
+        assert!(lost > 0 && (lost as usize) < FILES_MAX / 8, "{lost}");
     }
 
     /// Any program of a run may write any word at any time: what it breaks is its own readahead.

@@ -4,6 +4,7 @@
 //! soon as the program is done with it. A close that is told, and an end, are looked at within the turn of the loop in which they
 //! are heard, whatever is under way: what nobody has open may come for nobody.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
@@ -30,6 +31,9 @@ const MEMORY_NS: u64 = 1_000_000_000;
 const GONE_TOGETHER: u64 = 16;
 /// Leaves harvested in one housekeeping: 2 GiB of pages. The segment has places for 65,536: eight housekeepings go round them all.
 pub(super) const HARVEST_MAX: usize = 8192;
+/// So many slots have files before it is looked which of them we do not hold. Where half of them have, one file in thousands
+/// finds all of its 16 places taken.
+const UNHELD_FROM: usize = FILES_MAX / 4;
 /// Leaves on either side of a read that are harvested before it is told: 256 MiB at most, and only as far as there are
 /// no so many in a row of which nothing was read.
 const LEAVES_BEHIND: u64 = 1024;
@@ -232,8 +236,10 @@ impl State {
         }
     }
 
-    /// Half of the slots are enough: those left alone longest are given back, an eighth at a time.
+    /// Half of the slots are enough: those left alone longest are given back, an eighth at a time. Before them go the slots of files
+    /// that we do not hold: refused, or never heard of.
     pub(super) fn free_slots(&mut self) {
+        self.free_unheld();
         if self.files.len() < FILES_MAX / 2 {
             return;
         }
@@ -246,8 +252,35 @@ impl State {
         by_age.sort_unstable();
         for (_, slot) in by_age.into_iter().take(FILES_MAX / 8) {
             self.forget(slot);
-            self.segment.recycle(slot);
+            self.recycle(slot);
         }
+    }
+
+    /// What we did not hold at the last look either is given back, once a quarter of the slots is taken. Who has just bound a file is not heard of yet, and may still be
+    /// writing what the slot says of it.
+    fn free_unheld(&mut self) {
+        if (self.segment.files_bound() as usize) < UNHELD_FROM {
+            self.unheld.clear();
+            return;
+        }
+        let unheld = |slot: &u32| self.segment.has_file(*slot) && !self.files.contains_key(slot);
+        let unheld: BTreeSet<u32> = (0..FILES_MAX as u32).filter(unheld).collect();
+        for slot in std::mem::take(&mut self.unheld) {
+            if unheld.contains(&slot) {
+                self.recycle(slot);
+            }
+        }
+        self.unheld = unheld;
+    }
+
+    /// The slot may become another file's. Its own, if it was refused, was a refused one all the same.
+    fn recycle(&mut self, slot: u32) {
+        for (&refusal, slots) in &mut self.refused {
+            if slots.remove(&slot) {
+                *self.refused_before.entry(refusal).or_default() += 1;
+            }
+        }
+        self.segment.recycle(slot);
     }
 
     /// Forgets a file altogether; what came of it stays in the report.

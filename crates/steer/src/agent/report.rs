@@ -74,8 +74,16 @@ impl State {
                 window_lent: self.windows.lent(device),
             })
         });
+        let mut refused = self.refused_before;
+        for (&refusal, slots) in &self.refused {
+            *refused.entry(refusal).or_default() += slots.len() as u64;
+        }
         let mut not_steered: BTreeMap<String, u64> =
-            self.refused.iter().map(|(refusal, slots)| (refusal.kind(), slots.len() as u64)).collect();
+            refused.into_iter().filter(|&(_, n)| n > 0).map(|(refusal, n)| (refusal.kind(), n)).collect();
+        let lost = self.segment.files_lost.load(Ordering::Relaxed);
+        if lost > 0 {
+            not_steered.insert("file | for which the table of files had no room".into(), lost);
+        }
         not_steered.extend(self.dormant.iter().map(|(&words, &n)| (words.to_string(), n)));
         Report {
             elapsed_s: now.0 as f64 / 1e9,

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use bowwave_core::{FileId, Input};
-use bowwave_wire::{ENDS, Event, Harvest, KERNEL_ON, Kind};
+use bowwave_wire::{ENDS, Event, FILES_MAX, Harvest, KERNEL_ON, Kind};
 
 /// An agent that does what it is told to, with its segment and the folder of that.
 fn unstarted() -> (tempfile::TempDir, Arc<SharedSegment>, State) {
@@ -313,4 +313,24 @@ fn housekeeping_goes_round_all_published_leaves() {
     state.wave.handle(Nanos(0), Input::Dropped { file: id, pages: Extent::new(0, 64 * 8) });
     state.harvest(Nanos(0), usize::MAX);
     assert_eq!(state.published.len() as u64, leaves - 8);
+}
+
+/// Files that nobody tells of, or that we refuse, take no more than a third of the slots: each of five times as many as there are finds one.
+#[test]
+fn slots_of_files_that_are_not_steered_are_given_back() {
+    let (_dir, segment, mut state) = unstarted();
+    for round in 0..80 {
+        for ino in 0..FILES_MAX as u64 / 16 {
+            let slot = segment.bind(1, round << 32 | ino, 1 << 20).unwrap();
+            if ino % 2 == 0 {
+                state.refuse(slot.index, Refusal::NotPermitted);
+            }
+        }
+        state.free_slots();
+        assert!(segment.files_bound() as usize >= FILES_MAX / 16, "who has just come is not sent away");
+        state.free_slots();
+    }
+    let report = state.finish();
+    let told: Vec<(&str, u64)> = report.not_steered.iter().map(|(words, &n)| (words.as_str(), n)).collect();
+    assert_eq!(told, [("file | not readable by bowwave", 80 * FILES_MAX as u64 / 32)]);
 }
