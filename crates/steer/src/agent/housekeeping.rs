@@ -48,6 +48,7 @@ impl State {
         self.kept = now;
         self.harvest(now, HARVEST_MAX);
         self.keep_maps();
+        self.keep_outside(now);
         let idle: Vec<u32> = self
             .files
             .iter()

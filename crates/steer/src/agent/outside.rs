@@ -15,8 +15,11 @@
 //! CAP_PERFMON and leave to read tracefs.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE};
@@ -36,6 +39,9 @@ const FILES_MAX: usize = 16_384;
 const THREADS_MAX: usize = 4096;
 /// Reads so recent that more may come at any moment.
 const LATELY_NS: u64 = 20_000_000;
+
+/// So often it is looked whether those that tell of themselves still do.
+const COVERED_NS: u64 = 1_000_000_000;
 
 /// What is known of a file that a tracepoint names.
 #[derive(Clone, Copy)]
@@ -76,8 +82,10 @@ pub(super) struct Outside {
     helper: Option<Arc<Helper>>,
     files: HashMap<(u64, u64), Known>,
     misses: HashMap<u32, Miss>,
-    /// Processes that carry our library.
+    /// Processes that carry our library, and those of them of which the observer told lately.
     covered: HashSet<u32>,
+    covered_told: HashSet<u32>,
+    covered_kept: Nanos,
     lately: Nanos,
 }
 
@@ -99,6 +107,22 @@ impl Outside {
         } else {
             self.covered.remove(&pid);
         }
+    }
+
+    /// Whether the process tells of itself.
+    fn passes_over(&mut self, pid: u32) -> bool {
+        let covered = self.covered.contains(&pid);
+        if covered {
+            self.covered_told.insert(pid);
+        }
+        covered
+    }
+
+    /// Leaves out who tells of himself no more: who was killed, and who has become a program that our library does not reach. Neither
+    /// can say so. Who is not heard of from outside is only asked whether he lives.
+    fn keep_covered(&mut self, carries_it: impl Fn(u32) -> bool) {
+        let told = std::mem::take(&mut self.covered_told);
+        self.covered.retain(|&pid| if told.contains(&pid) { carries_it(pid) } else { lives(pid) });
     }
 
     /// Who tells, for the report.
@@ -137,10 +161,20 @@ impl State {
     pub(super) fn look_outside(&mut self) {
         let Some(opened) = &mut self.outside.opened else { return };
         for touch in opened.observer.drain() {
-            if !self.outside.covered.contains(&touch.pid) {
+            if !self.outside.passes_over(touch.pid) {
                 self.seen(&touch);
             }
         }
+    }
+
+    /// Once a second.
+    pub(super) fn keep_outside(&mut self, now: Nanos) {
+        if now.since(self.outside.covered_kept).0 < COVERED_NS {
+            return;
+        }
+        self.outside.covered_kept = now;
+        let segment = &self.segment;
+        self.outside.keep_covered(|pid| segment.path().is_some_and(|path| maps(pid, path)));
     }
 
     fn seen(&mut self, touch: &Touch) {
@@ -278,6 +312,20 @@ impl State {
     }
 }
 
+fn lives(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Whether the process has the segment at `path` mapped, as our library has until the process becomes another program. It may see the
+/// folder elsewhere; the name is the segment's alone. Who cannot be looked at is believed to.
+fn maps(pid: u32, path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return true };
+    match fs::read(format!("/proc/{pid}/maps")) {
+        Ok(maps) => maps.windows(name.len()).any(|word| word == name.as_bytes()),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
+}
+
 /// A descriptor of the file in the process, or an address where it is mapped and not to be executed; and its size.
 fn search(pid: u32, named: Named) -> Option<(i32, u64, u64)> {
     let is_it = |meta: &fs::Metadata| meta.is_file() && (meta.dev(), meta.ino()) == (named.dev, named.ino);
@@ -309,6 +357,28 @@ fn search(pid: u32, named: Named) -> Option<(i32, u64, u64)> {
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
+
+    /// Of three that told of themselves one was killed, one has become another program, and one reads on.
+    #[test]
+    fn who_cannot_say_so_is_covered_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = SharedSegment::create_in(dir.path()).unwrap();
+        let path = segment.path().unwrap();
+        let start = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (mut killed, mut other) = (start(), start());
+        let mut outside = Outside::default();
+        let pids = [killed.id(), other.id(), std::process::id()];
+        pids.iter().for_each(|&pid| outside.covers(pid, true));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        outside.keep_covered(|pid| maps(pid, path));
+        assert_eq!(pids.map(|pid| outside.covered.contains(&pid)), [false, true, true], "nothing was told");
+        assert_eq!(pids.map(|pid| outside.passes_over(pid)), [false, true, true]);
+        outside.keep_covered(|pid| maps(pid, path));
+        assert_eq!(pids.map(|pid| outside.passes_over(pid)), [false, false, true]);
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 
     #[test]
     fn a_file_is_found_by_its_inode() {
