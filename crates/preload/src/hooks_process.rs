@@ -6,6 +6,7 @@
 //!   posix_spawn     the same inside glibc, where no hook is entered; positions become uncertain
 //!   seccomp         a filter may kill for futex or fadvise64: from now on not one system call of our own
 //!   chroot, setns   our library's path may be nowhere: exec'd children must not be told to load it
+//!   exec            what the next program has open gets the kernel's heuristics back (not from a vfork child)
 //!   exec, spawn     is it still there? something may be mounted over its folder; asked by who is about to have a child, too,
 //!                   since a vfork child asks nothing
 //! ```
@@ -190,6 +191,7 @@ extern "C" fn before_syscall(number: c_long, a: usize, b: usize, c: usize) -> *c
             libc::SYS_close_range if c as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 => {
                 state::closing_range(a as u32 as usize, b as u32 as usize);
             }
+            libc::SYS_execve | libc::SYS_execveat => state::restore_before_exec(),
             libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_setns => go_dormant(CHROOT),
             _ => {}
         }
@@ -243,6 +245,7 @@ macro_rules! execs {
     ($($name:ident, $before:ident, |$environment:ident| $passed_on:expr;)*) => {
         $(
             extern "C" fn $before(_: usize, _: usize, $environment: *mut *mut c_char) -> *const c_void {
+                state::restore_before_exec();
                 leave_what_is_gone($passed_on);
                 real::$name::find().map_or(core::ptr::null(), |next| next as *const c_void)
             }

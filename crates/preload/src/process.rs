@@ -18,6 +18,8 @@ use crate::sys;
 #[unsafe(link_section = ".data.bowwave")]
 static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
+/// The process that forked this one, if it is known; else 0.
+static PARENT: AtomicU32 = AtomicU32::new(0);
 /// The place of our PID namespace in the segment.
 static NAMESPACE: AtomicU32 = AtomicU32::new(0);
 /// Threads whose vfork child runs in this process's memory until it calls exec or ends. It has the thread's own data, so it has the
@@ -107,9 +109,10 @@ fn tell_of(detail: u32, parent: u32) {
 
 /// We are the child of a fork.
 pub(crate) fn forked_child() {
-    state::shared_by_fork();
+    state::begun_by_fork();
     if let Some(segment) = segment() {
         let parent = process();
+        PARENT.store(PID.load(Relaxed), Relaxed);
         PID.store(sys::process_id(), Relaxed);
         // The first of its namespace: whoever forked it had unshared.
         if sys::process_id() == 1 {
@@ -120,6 +123,12 @@ pub(crate) fn forked_child() {
         LENT_UNNOTED.store(false, Relaxed);
         tell_of(FORKED, parent);
     }
+}
+
+/// Whether this process began as the child of a fork, and its parent lives.
+pub(crate) fn parent_lives() -> bool {
+    let parent = PARENT.load(Relaxed);
+    parent != 0 && sys::parent_id() == parent
 }
 
 /// From now on a child may run in this process's memory until it calls exec, and close or replace *its* descriptors. Says

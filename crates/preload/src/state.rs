@@ -27,7 +27,7 @@ use crate::sys;
 mod position;
 
 use position::{ASK, FORKS};
-pub(crate) use position::{moved, shared_by_fork, sought};
+pub(crate) use position::{begun_by_fork, moved, shared_by_fork, sought};
 
 /// Descriptors that are followed, and open file descriptions: as many.
 const FDS_MAX: usize = 65_536;
@@ -485,6 +485,22 @@ impl Description {
 /// Gives the descriptions back to the kernel's heuristics that outlive this process.
 pub(crate) fn restore_inherited() {
     restore_where(|known| known.od.flags.load(Relaxed) & INHERITED != 0);
+}
+
+/// This process is about to become a program that may know nothing of us: gives back what that will have open, and what others have.
+/// Where that fails, and in a program that has our library too, the next read that is told switches it off again. What a parent that
+/// lives has open stays as it is: it is the parent's to read, and its to switch.
+pub(crate) fn restore_before_exec() {
+    if segment().is_none() || memory_is_lent() {
+        return;
+    }
+    let parent_lives = process::parent_lives();
+    restore_where(|known| {
+        let flags = known.od.flags.load(Relaxed);
+        flags & SWITCHED_OFF != 0
+            && !(parent_lives && known.is_of_parent())
+            && (flags & INHERITED != 0 || !sys::closes_at_exec(known.fd))
+    });
 }
 
 /// Gives all of them back.

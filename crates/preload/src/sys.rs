@@ -109,6 +109,13 @@ pub(crate) fn status_flags(fd: c_int) -> isize {
     unsafe { raw(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) }
 }
 
+/// Whether the descriptor goes when this process becomes another program.
+pub(crate) fn closes_at_exec(fd: c_int) -> bool {
+    // SAFETY: reads a number.
+    let flags = unsafe { raw(libc::SYS_fcntl, [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0]) };
+    flags & libc::FD_CLOEXEC as isize != 0
+}
+
 /// Where a plain `read` would start. `None` when the descriptor has no position.
 pub(crate) fn position(fd: c_int) -> Option<u64> {
     // SAFETY: moves nothing.
@@ -144,6 +151,11 @@ pub(crate) fn pause(ns: u64) {
 pub(crate) fn process_id() -> u32 {
     // SAFETY: no argument.
     unsafe { raw(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+pub(crate) fn parent_id() -> u32 {
+    // SAFETY: no argument.
+    unsafe { raw(libc::SYS_getppid, [0; 6]) as u32 }
 }
 
 pub(crate) fn thread_id() -> u32 {

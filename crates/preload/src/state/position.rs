@@ -32,6 +32,8 @@ const MANY: u64 = 1;
 
 /// Counts the forks that made this process's descriptions shared.
 pub(super) static FORKS: AtomicU32 = AtomicU32::new(0);
+/// As many as there were when this process began as the child of one.
+static BORN: AtomicU32 = AtomicU32::new(0);
 
 /// The position of `fd` has moved in a way that we did not see.
 pub(crate) fn moved(fd: c_int) {
@@ -54,6 +56,12 @@ pub(crate) fn sought(fd: c_int, at: i64) {
 /// From now on every description that exists may be moved by somebody else.
 pub(crate) fn shared_by_fork() {
     FORKS.fetch_add(1, Relaxed);
+}
+
+/// This process begins as the child of a fork: every description that exists is its parent's too.
+pub(crate) fn begun_by_fork() {
+    shared_by_fork();
+    BORN.store(FORKS.load(Relaxed), Relaxed);
 }
 
 impl Known {
@@ -137,6 +145,11 @@ impl Known {
     /// Whether another process may have moved the position since we looked.
     pub(crate) fn is_uncertain(self) -> bool {
         self.od.flags.load(Relaxed) & SHARED != 0 || self.od.forks.load(Relaxed) != FORKS.load(Relaxed)
+    }
+
+    /// Whether it was there before the fork that this process began with.
+    pub(super) fn is_of_parent(self) -> bool {
+        (self.od.forks.load(Relaxed).wrapping_sub(BORN.load(Relaxed)) as i32) < 0
     }
 
     #[cold]

@@ -124,6 +124,29 @@ static void *read_racing(void *_) {
     return NULL;
 }
 
+// ---- another program -----------------------------------------------------------------------------------------------------
+
+static void become(const char *how) {
+    char a[4096], *none[] = {NULL}, *it[] = {"true", NULL};
+    pid_t child, parent = getpid();
+    int own = open("other", O_RDONLY | O_CLOEXEC);
+    pread(own, a, 4096, 0);
+    pread(fd, a, 4096, 0);
+    if (!strcmp(how, "orphan")) {
+        if (fork()) _exit(0);
+        while (getppid() == parent) usleep(1000);
+        execv("/bin/true", it);
+    }
+    if (!(child = fork())) { execv("/bin/true", it); _exit(1); }
+    waitpid(child, NULL, 0);
+    if (!(child = vfork())) { execv("/bin/true", it); _exit(1); }
+    waitpid(child, NULL, 0);
+    execve("/nowhere", it, none);
+    pread(fd, a, 4096, 8192);
+    if (!strcmp(how, "directly")) syscall(SYS_execve, "/bin/true", it, none);
+    execve("/bin/true", it, none);
+}
+
 // ---- signals -----------------------------------------------------------------------------------------------------------
 
 static int from_handler;
@@ -377,6 +400,8 @@ int main(int argc, char **argv) {
         in_threads(fork_often, 8, 0);
     } else if (!strncmp(what, "close", 5)) {
         close_all(what + 5);
+    } else if (!strcmp(what, "become")) {
+        become(argv[2]);
     } else if (!strcmp(what, "race")) {
         pthread_t t;
         dup2(fd, 200);

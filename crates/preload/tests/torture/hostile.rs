@@ -217,21 +217,7 @@ fn an_agent_that_dies_leaves_the_kernels_heuristics_on() {
     let mut bench = Bench::new();
     let Some(program) = compile("hostile.c", &[]) else { return };
     let Some(strace) = tool("strace") else { return };
-    let log = bench.dir.path().join("log");
-    bench.agent.segment.kernel_default.store(KERNEL_OFF, Ordering::Relaxed);
-    let set = [
-        format!("LD_PRELOAD={}", library().display()),
-        format!("BOWWAVE_SEGMENT={}", bench.agent.path.display()),
-    ];
-    let mut child = Command::new(strace)
-        .args(["-f", "-e", "trace=fadvise64", "-o"])
-        .arg(&log)
-        .args(["-E", &set[0], "-E", &set[1]])
-        .arg(&program)
-        .arg("dying")
-        .current_dir(bench.dir.path())
-        .spawn()
-        .unwrap();
+    let mut child = logged(&bench, &strace, &program, &["dying"]).spawn().unwrap();
     let now = bench.dir.path().join("now");
     while !now.exists() {
         std::thread::sleep(Duration::from_millis(2));
@@ -242,9 +228,44 @@ fn an_agent_that_dies_leaves_the_kernels_heuristics_on() {
     fs::remove_file(now).unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(bench.agent.events().len(), told, "nobody listens, nobody speaks");
-    let log = fs::read_to_string(log).unwrap();
-    let advice: Vec<_> = log.lines().filter_map(|line| Some(&line[line.find("POSIX_FADV_")?..])).collect();
-    assert_eq!(advice, ["POSIX_FADV_RANDOM) = 0", "POSIX_FADV_NORMAL) = 0"]);
+    assert_eq!(advice(&bench), ["RANDOM", "NORMAL"]);
+}
+
+/// What a static program would have open, it would have as its user left it: what is switched off is switched on again before exec, and
+/// off once more after one that fails. Not in a child whose parent reads on, nor of what exec closes.
+#[test]
+fn a_program_that_becomes_another_leaves_it_the_kernels_heuristics() {
+    let Some(program) = compile("hostile.c", &[]) else { return };
+    let Some(strace) = tool("strace") else { return };
+    for (how, expected) in [
+        ("plainly", &["RANDOM", "RANDOM", "NORMAL", "RANDOM", "NORMAL"][..]),
+        ("directly", &["RANDOM", "RANDOM", "NORMAL", "RANDOM", "NORMAL"]),
+        ("orphan", &["RANDOM", "RANDOM", "NORMAL"]),
+    ] {
+        let bench = Bench::new();
+        fs::write(bench.dir.path().join("other"), lines(1 << 20)).unwrap();
+        assert!(logged(&bench, &strace, &program, &["become", how]).status().unwrap().success());
+        assert_eq!(advice(&bench), expected, "{how}");
+    }
+}
+
+/// `program` with the library, where new files have the kernel's heuristics switched off; its advice is kept for [`advice`].
+fn logged(bench: &Bench, strace: &Path, program: &Path, args: &[&str]) -> Command {
+    bench.agent.segment.kernel_default.store(KERNEL_OFF, Ordering::Relaxed);
+    let set = [
+        format!("LD_PRELOAD={}", library().display()),
+        format!("BOWWAVE_SEGMENT={}", bench.agent.path.display()),
+    ];
+    let mut command = bench.plain(strace, &["-f", "-e", "trace=fadvise64", "-o", "log"]);
+    command.args(["-E", &set[0], "-E", &set[1]]).arg(program).args(args);
+    command
+}
+
+/// The advice given, in order.
+fn advice(bench: &Bench) -> Vec<String> {
+    let log = fs::read_to_string(bench.dir.path().join("log")).unwrap();
+    let given = |line: &str| Some(line.split_once("POSIX_FADV_")?.1.strip_suffix(") = 0")?.to_string());
+    log.lines().filter_map(given).collect()
 }
 
 #[test]
