@@ -11,7 +11,7 @@
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use libc::{FILE, iovec, loff_t, off_t, size_t, ssize_t};
+use libc::{FILE, clockid_t, iovec, loff_t, off_t, size_t, ssize_t, timespec};
 
 fn look_up(name: &CStr) -> *mut c_void {
     // SAFETY: a valid name; RTLD_NEXT searches the libraries after ours.
@@ -163,6 +163,7 @@ next! {
     syscall(c_long) -> c_long;
     vfork() -> c_int;
     gnu_get_libc_version() -> *const c_char;
+    clock_gettime(clockid_t, *mut timespec) -> c_int;
 }
 
 /// The arguments of a raw system call.

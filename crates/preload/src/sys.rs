@@ -7,6 +7,8 @@
 use core::ffi::{c_int, c_long};
 use core::mem::MaybeUninit;
 
+use crate::real;
+
 /// Performs system call `number`.
 ///
 /// # Safety
@@ -180,11 +182,20 @@ pub(crate) fn this_thread() -> u64 {
     word
 }
 
-/// CLOCK_MONOTONIC in ns. The vDSO answers without a system call.
+/// CLOCK_MONOTONIC in ns. The vDSO answers without a system call, through the next `clock_gettime` after ours: a program, or a library
+/// in front of us, may have one of its own, whose clock is not the agent's and which may do anything.
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours to write; this clock always exists, so errno stays as it is.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    unsafe {
+        match real::clock_gettime::next() {
+            Some(next) => _ = next(libc::CLOCK_MONOTONIC, &mut time),
+            None => {
+                let to = (&raw mut time).addr();
+                raw(libc::SYS_clock_gettime, [libc::CLOCK_MONOTONIC as usize, to, 0, 0, 0, 0]);
+            }
+        }
+    }
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

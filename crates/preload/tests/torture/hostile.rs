@@ -305,15 +305,20 @@ fn a_static_program_runs_unchanged() {
 }
 
 #[test]
-fn another_librarys_malloc_and_constructor_read_first() {
+fn another_librarys_malloc_and_constructor_read_first_and_its_clock_is_not_ours() {
     let bench = Bench::new();
     let Some(program) = compile("hostile.c", &[]) else { return };
     let Some(other) = compile("interposer.c", &["-shared", "-fPIC"]) else { return };
     let (ours, other) = (library().display(), other.display());
     let plain = bench.plain(&program, &["stacks"]).env("LD_PRELOAD", other.to_string()).output().unwrap();
+    let mut told = 0;
     for both in [format!("{ours}:{other}"), format!("{other}:{ours}")] {
+        told = bench.agent.events().len();
         let steered = bench.steered(&program, &["stacks"]).env("LD_PRELOAD", &both).output().unwrap();
         assert_same(&plain, &steered, &both);
     }
+    // `bowwave run` loads ours last.
+    let told = &bench.agent.events()[told..];
+    assert!(told.len() > 100 && told.iter().all(|event| event.at_ns > 1_000_000_000), "the agent's clock");
     assert!(expected(&String::from_utf8_lossy(&plain.stdout)).is_empty());
 }

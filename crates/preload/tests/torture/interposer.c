@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include <sys/mman.h>
+#include <time.h>
 
 static int depth;
 static size_t bytes_read;
@@ -24,6 +25,14 @@ void *malloc(size_t n) {
     depth--;
     if (!next) next = dlsym(RTLD_NEXT, "malloc");
     return next(n);
+}
+
+// A clock of its own, as those that play with time have it, that reads as well.
+int clock_gettime(clockid_t clock, struct timespec *t) {
+    if (depth++ == 0) look();
+    depth--;
+    *t = (struct timespec){1, 0};
+    return 0;
 }
 
 __attribute__((constructor)) static void begin(void) {
