@@ -383,26 +383,10 @@ impl Child {
 
     /// Waits until it ends; stops when it stops.
     pub fn wait(&self) -> io::Result<Ended> {
-        loop {
-            let mut status = 0;
-            // SAFETY: writes one status that is ours.
-            if unsafe { libc::waitpid(self.pid, &mut status, libc::WUNTRACED) } < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() == io::ErrorKind::Interrupted {
-                    continue;
-                }
-                return Err(error);
-            }
-            if libc::WIFEXITED(status) {
-                CHILD.store(0, Ordering::SeqCst);
-                return Ok(Ended::Exited(libc::WEXITSTATUS(status) as u8));
-            }
-            if libc::WIFSIGNALED(status) {
-                CHILD.store(0, Ordering::SeqCst);
-                return Ok(Ended::Killed(libc::WTERMSIG(status)));
-            }
+        while self.has_stopped(libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT)? {
+            self.has_stopped(libc::WSTOPPED | libc::WNOHANG)?;
             // Ctrl-Z has stopped us as well, and when we get here both go on already. Only a stop that lasts is shared.
-            if libc::WIFSTOPPED(status) && is_stopped(self.pid) {
+            if is_stopped(self.pid) {
                 // SAFETY: stops this process until somebody continues it; then so does the program.
                 unsafe {
                     libc::raise(libc::SIGSTOP);
@@ -410,7 +394,36 @@ impl Child {
                 }
             }
         }
+        // It has ended. Once it is waited for its number may be anybody's, so from now on no signal is handed on.
+        CHILD.store(0, Ordering::SeqCst);
+        let mut status = 0;
+        // SAFETY: writes one status that is ours.
+        undisturbed(|| unsafe { libc::waitpid(self.pid, &mut status, 0) })?;
+        Ok(if libc::WIFSIGNALED(status) {
+            Ended::Killed(libc::WTERMSIG(status))
+        } else {
+            Ended::Exited(libc::WEXITSTATUS(status) as u8)
+        })
     }
+
+    /// Waits for what `news` says. Whether it is that the program has stopped.
+    fn has_stopped(&self, news: libc::c_int) -> io::Result<bool> {
+        // SAFETY: a structure of numbers, and one that is ours to write.
+        let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        undisturbed(|| unsafe { libc::waitid(libc::P_PID, self.pid as u32, &mut told, news) })?;
+        Ok(matches!(told.si_code, libc::CLD_STOPPED | libc::CLD_TRAPPED))
+    }
+}
+
+/// A system call, as often as a signal interrupts it.
+fn undisturbed(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
+    while call() < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 impl Ended {
