@@ -304,11 +304,7 @@ pub fn spawn(
     let child = started.map_err(|cause| refused(program, cause))?;
     let pid = child.id() as i32;
     CHILD.store(pid, Ordering::SeqCst);
-    let early = CALLED.swap(0, Ordering::SeqCst);
-    if early != 0 {
-        // SAFETY: the program is our child and was not waited for yet.
-        unsafe { libc::kill(pid, early) };
-    }
+    hand_on_what_called(pid);
     Ok(Child { pid })
 }
 
@@ -473,6 +469,20 @@ extern "C" fn hand_on(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc
         unsafe { libc::kill(pid, signal) };
     } else {
         CALLED.store(signal, Ordering::SeqCst);
+        // The program may have been started since it was looked for, and what had called before that handed on.
+        let pid = CHILD.load(Ordering::SeqCst);
+        if pid > 0 {
+            hand_on_what_called(pid);
+        }
+    }
+}
+
+/// Hands on the signal that came when there was no program yet: once, whoever comes to it first.
+fn hand_on_what_called(pid: i32) {
+    let called = CALLED.swap(0, Ordering::SeqCst);
+    if called != 0 {
+        // SAFETY: kill may be called in a handler; the program is our child and was not waited for yet.
+        unsafe { libc::kill(pid, called) };
     }
 }
 
