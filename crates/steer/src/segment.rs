@@ -19,7 +19,7 @@ use std::mem::offset_of;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -189,15 +189,19 @@ fn random() -> io::Result<u64> {
     }
 }
 
-/// Removes the folders of segments in `dir` whose agent is dead. Whatever cannot be read or removed stays.
+/// Removes the folders of segments in `dir` whose agent is dead. Whatever cannot be read or removed stays, and so does what is no folder
+/// of ours: anybody may put a link to another's folder there.
 fn remove_stale(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
+    // SAFETY: a plain system call.
+    let user = unsafe { libc::geteuid() };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let pid = std::str::from_utf8(name.as_bytes())
             .ok()
             .and_then(|name| name.strip_prefix(NAME)?.split_once('-')?.0.parse::<i32>().ok());
         if let Some(pid) = pid
+            && entry.metadata().is_ok_and(|meta| meta.is_dir() && may_clear(meta.uid(), user))
             && !process_lives(pid)
             && heartbeat_is_old(&entry.path())
         {
@@ -205,6 +209,11 @@ fn remove_stale(dir: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether `user` may clear away what is `owner`'s: root everybody's.
+const fn may_clear(owner: u32, user: u32) -> bool {
+    owner == user || user == 0
 }
 
 fn process_lives(pid: i32) -> bool {
@@ -299,5 +308,20 @@ mod tests {
         file.write_all_at(&monotonic_ns().to_ne_bytes(), offset_of!(Segment, heartbeat_ns) as u64).unwrap();
         remove_stale(dir.path());
         assert!(!stale.exists() && beating.exists() && path_of(&alive).exists());
+    }
+
+    /// Who can write beside the segments may lead us anywhere by a link.
+    #[test]
+    fn what_is_no_folder_of_ours_is_not_cleared_away() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let precious = elsewhere.path().join("precious");
+        fs::write(&precious, [0u8; 64]).unwrap();
+        let link = dir.path().join("bowwave-4194305-00000000000000aa");
+        std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
+        let file = dir.path().join("bowwave-4194305-00000000000000bb");
+        fs::write(&file, []).unwrap();
+        remove_stale(dir.path());
+        assert!(precious.exists() && link.is_symlink() && file.exists());
+        assert!(may_clear(1000, 1000) && may_clear(1000, 0) && !may_clear(0, 1000) && !may_clear(1001, 1000));
     }
 }
