@@ -93,7 +93,8 @@ impl AddressSpaces {
                 space.insert(at, Region { end: start, ..region });
                 left += 1;
             }
-            if end < region.end {
+            // What is cut in two may be one more than is remembered.
+            if end < region.end && space.len() < REGIONS_MAX {
                 space.insert(end, Region { page: region.page + (end - at) / PAGE_SIZE, ..region });
                 left += 1;
             }
@@ -158,5 +159,20 @@ mod tests {
         assert!(spaces.maps(3) && spaces.find(8, 0x11_000).is_some());
         spaces.clear(8);
         assert!(spaces.is_empty() && !spaces.maps(3) && !spaces.maps(4));
+    }
+
+    /// A mapping of 16,384 pages of which every second is unmapped: as many parts are remembered as may be, and forgotten with it.
+    #[test]
+    fn a_region_that_is_cut_to_pieces_is_no_more_than_a_process_may_have() {
+        let mut spaces = AddressSpaces::default();
+        let pages = 4 * REGIONS_MAX as u64;
+        spaces.map(7, 0, region(pages * PAGE_SIZE, 3, 0));
+        for page in (1..pages).step_by(2) {
+            spaces.unmap(7, page * PAGE_SIZE, (page + 1) * PAGE_SIZE);
+        }
+        assert_eq!(spaces.regions(7).len(), REGIONS_MAX);
+        assert_eq!(spaces.find(7, 2 * PAGE_SIZE).map(|place| place.page), Some(2));
+        spaces.clear(7);
+        assert!(spaces.is_empty() && !spaces.maps(3));
     }
 }
