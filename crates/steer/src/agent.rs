@@ -254,6 +254,8 @@ struct Held {
     generation: u32,
     origin: Origin,
     number: u64,
+    /// Whether the file of decisions says who it is.
+    named: bool,
     path: std::path::PathBuf,
     descriptor: Option<Descriptor>,
     size: u64,
@@ -287,11 +289,6 @@ struct Out {
     issued: Nanos,
 }
 
-struct Explain {
-    to: Box<dyn Write + Send>,
-    named: BTreeSet<u64>,
-}
-
 struct State {
     segment: Arc<SharedSegment>,
     options: Options,
@@ -315,7 +312,8 @@ struct State {
     out: HashMap<FetchId, Out>,
     told: HashMap<u32, Told>,
     who: Processes,
-    explain: Option<Explain>,
+    /// Where decisions are written.
+    explain: Option<Box<dyn Write + Send>>,
     mapped: Mapped,
     outside: Outside,
     coming: Arc<Mutex<Coming>>,
@@ -364,7 +362,7 @@ impl State {
         }
         let explain = options.explain.take().map(|(mut to, command)| {
             let told = writeln!(to, "{HEADER}\n# run {command}\n{LEGEND}");
-            (told.map_err(complain).is_ok(), Explain { to, named: BTreeSet::new() })
+            (told.map_err(complain).is_ok(), to)
         });
         let start_ns = monotonic_ns();
         let privileged = options.lend_windows && is_root();

@@ -260,6 +260,7 @@ impl State {
             generation: event.generation,
             origin,
             number: self.numbered,
+            named: false,
             path,
             descriptor: Some(descriptor),
             size,

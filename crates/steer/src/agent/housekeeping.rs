@@ -78,7 +78,7 @@ impl State {
                 self.wave.handle(now, Input::Memory { bytes: Bytes(memory) });
             }
             if let Some(explain) = &mut self.explain
-                && let Err(error) = explain.to.flush()
+                && let Err(error) = explain.flush()
             {
                 complain(error);
                 self.explain = None;

@@ -17,19 +17,19 @@ impl State {
     pub(super) fn explain(&mut self) {
         let decisions: Vec<_> = self.wave.take_trace().collect();
         let Some(explain) = &mut self.explain else { return };
-        let files = &self.files;
+        let files = &mut self.files;
         let written = decisions.iter().try_for_each(|decision| {
-            let Some(held) = files.get(&(decision.file.0 as u32)) else { return Ok(()) };
-            if explain.named.insert(held.number) {
+            let Some(held) = files.get_mut(&(decision.file.0 as u32)) else { return Ok(()) };
+            if !std::mem::replace(&mut held.named, true) {
                 let line = FileLine {
                     number: held.number,
                     size: held.size,
                     device: device_name(held.origin.dev),
                     path: held.path.to_string_lossy().into_owned(),
                 };
-                writeln!(explain.to, "{line}")?;
+                writeln!(explain, "{line}")?;
             }
-            writeln!(explain.to, "{}", DecisionLine::of(decision, held.number))
+            writeln!(explain, "{}", DecisionLine::of(decision, held.number))
         });
         if let Err(error) = written {
             complain(error);
@@ -44,7 +44,7 @@ impl State {
         self.harvest(now, usize::MAX);
         self.explain();
         if let Some(explain) = &mut self.explain
-            && let Err(error) = explain.to.flush()
+            && let Err(error) = explain.flush()
         {
             complain(error);
         }
