@@ -10,7 +10,7 @@
 //! that is cached already shall go quiet at once).
 //!
 //! Rooms: `events` what programs tell, `fetching` what the brain wants, `housekeeping` what is given up again, `account`
-//! who brought which page, `report` what it came to. Whatever fails here costs speed, never the run: a file that cannot be
+//! who brought which page, `report` and `retired` what it came to. Whatever fails here costs speed, never the run: a file that cannot be
 //! opened is left alone and counted.
 //!
 //! Worked example, `cat` of a file on a device of 30 ms (test `a_reader_is_run_ahead_of`): Seen, Read [0,+32) -> fetch
@@ -24,6 +24,7 @@ mod housekeeping;
 mod mapped;
 mod outside;
 mod report;
+mod retired;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -52,7 +53,7 @@ use crate::prober::Probers;
 use crate::processes::{Processes, proc_is_ours};
 use crate::segment::{SegmentError, SharedSegment, futex_wait, monotonic_ns, ring};
 use crate::select::Selection;
-use crate::summary::{FileReport, Report};
+use crate::summary::Report;
 
 use account::Account;
 use housekeeping::raise_descriptor_limit;
@@ -60,6 +61,7 @@ pub use mapped::Faults;
 use mapped::Mapped;
 use outside::{Opened, Outside};
 use report::complain;
+use retired::Retired;
 
 /// Files below 128 KiB are left alone: one window of the kernel holds them.
 const SIZE_MIN: u64 = 128 << 10;
@@ -341,7 +343,7 @@ struct State {
     /// Slots that had a file at the last look and that we do not hold.
     unheld: BTreeSet<u32>,
     dormant: BTreeMap<&'static str, u64>,
-    retired: Vec<FileReport>,
+    retired: Retired,
     processes: u64,
     events: u64,
     calls: u64,
@@ -409,7 +411,7 @@ impl State {
             refused_before: BTreeMap::new(),
             unheld: BTreeSet::new(),
             dormant: BTreeMap::new(),
-            retired: Vec::new(),
+            retired: Retired::default(),
             processes: 0,
             events: 0,
             calls: 0,

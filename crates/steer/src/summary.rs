@@ -79,6 +79,8 @@ pub struct Report {
     pub devices: Vec<DeviceReport>,
     /// Files, most used first.
     pub files: Vec<FileReport>,
+    /// Files beside those, of which only the sums above tell.
+    pub files_folded: u64,
 }
 
 /// The counters of the brain.
@@ -142,7 +144,7 @@ pub struct DeviceReport {
 }
 
 /// A file of the run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct FileReport {
     /// Number in the run, as in the file of decisions.
     pub number: u64,

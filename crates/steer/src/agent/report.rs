@@ -57,12 +57,8 @@ impl State {
     }
 
     pub(super) fn report(self, now: Nanos) -> Report {
-        let mut files = self.retired;
-        files.extend(self.files.values().map(file_report));
-        files.sort_by_key(|f| (std::cmp::Reverse(f.used), f.number));
-        let used: u64 = files.iter().map(|f| f.used).sum();
-        let fetched: u64 = files.iter().map(|f| f.fetched).sum();
-        let missed: u64 = files.iter().map(|f| f.missed).sum();
+        let (files, sums, files_folded) = self.retired.with(self.files.values().map(file_report));
+        let FileReport { used, fetched, missed, .. } = sums;
         let devices = self.devices.iter().filter_map(|&device| {
             let learnt = self.wave.device(device)?;
             Some(DeviceReport {
@@ -90,9 +86,9 @@ impl State {
             bytes_used: used,
             bytes_fetched: fetched,
             bytes_missed: missed,
-            bytes_in_vain: files.iter().map(|f| f.wasted).sum(),
+            bytes_in_vain: sums.wasted,
             waste_percent: self.options.waste_percent,
-            bytes_lost: files.iter().map(|f| f.lost).sum(),
+            bytes_lost: sums.lost,
             fetched_per_used: (used > 0).then(|| (fetched + missed) as f64 / used as f64),
             fetch_calls: self.calls,
             fetch_calls_s: self.calls_ns as f64 / 1e9,
@@ -115,6 +111,7 @@ impl State {
             unsurprising: [Refusal::Gone, Refusal::NotAskedFor].map(Refusal::kind).into(),
             devices: devices.collect(),
             files,
+            files_folded,
         }
     }
 }
