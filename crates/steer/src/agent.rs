@@ -289,6 +289,8 @@ struct Out {
     /// From its first absent page to its last.
     pages: Extent,
     issued: Nanos,
+    /// A prober waits for it, since we may not look.
+    probed: bool,
 }
 
 struct State {

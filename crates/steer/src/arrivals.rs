@@ -13,7 +13,7 @@ use bowwave_core::{FetchId, Nanos, first_look, next_look};
 /// Looks in one turn at one device; the rest waits for the next turn.
 const LOOKS_MAX: usize = 64;
 /// A fetch of which nothing was seen for so long has failed: readers of one loaded disk wait for up to 16 s (epochs.rs of the core).
-const GIVEN_UP_NS: u64 = 30_000_000_000;
+pub(crate) const GIVEN_UP_NS: u64 = 30_000_000_000;
 
 /// A fetch that is out.
 #[derive(Clone, Copy, Debug)]

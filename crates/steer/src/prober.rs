@@ -9,12 +9,13 @@
 //!   prober                          pread(1 byte) ...30 ms... '
 //! ```
 //!
-//! One thread a device, so that a hung one holds up nobody else; fetches behind the oldest are seen when it has come.
+//! One thread a device, so that a hung one holds up nobody else; fetches behind the oldest are seen when it has come. Those of one that
+//! hangs are given up after a while by whoever asked; so that they are few, no more than so many wait.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use bowwave_core::{FetchId, PAGE_SIZE};
 
@@ -38,10 +39,13 @@ struct Question {
 /// Reads that return faster than this waited for nothing.
 const AT_ONCE_NS: u64 = 15_000;
 
+/// Fetches that wait at one device; each keeps its descriptor open.
+const QUESTIONS_MAX: usize = 1024;
+
 /// The threads, one a device, made when they are first needed.
 pub(crate) struct Probers {
     segment: Arc<SharedSegment>,
-    lines: BTreeMap<u64, Sender<Question>>,
+    lines: BTreeMap<u64, SyncSender<Question>>,
     found: (Sender<Found>, Receiver<Found>),
 }
 
@@ -50,10 +54,10 @@ impl Probers {
         Self { segment, lines: BTreeMap::new(), found: channel() }
     }
 
-    /// Waits for `page`, the last of `fetch`. Whether anybody could be found to do so.
+    /// Waits for `page`, the last of `fetch`. Whether anybody could be found to do so, who has not too many to wait for.
     pub(crate) fn ask(&mut self, device: u64, fetch: FetchId, descriptor: Arc<OwnedFd>, page: u64) -> bool {
         if !self.lines.contains_key(&device) {
-            let (question, questions) = channel();
+            let (question, questions) = sync_channel(QUESTIONS_MAX);
             let (found, segment) = (self.found.0.clone(), Arc::clone(&self.segment));
             let thread = std::thread::Builder::new()
                 .name("bowwave-probe".into())
@@ -64,7 +68,7 @@ impl Probers {
             }
             self.lines.insert(device, question);
         }
-        self.lines[&device].send(Question { fetch, descriptor, page }).is_ok()
+        self.lines[&device].try_send(Question { fetch, descriptor, page }).is_ok()
     }
 
     /// What was found since the last call.

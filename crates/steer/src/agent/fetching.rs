@@ -8,7 +8,7 @@ use bowwave_core::{Action, Extent, FetchId, FileId, Input, Nanos, PageCount};
 use bowwave_wire::Harvest;
 
 use super::{DRAIN_MAX, Out, State};
-use crate::arrivals::{Look, Outcome};
+use crate::arrivals::{GIVEN_UP_NS, Look, Outcome};
 use crate::files::{Refusal, runs};
 use crate::segment::monotonic_ns;
 
@@ -56,6 +56,16 @@ impl State {
                 }
                 Outcome::Failed => self.landed(now, out.fetch, |fetch| Input::Failed { fetch }),
             }
+        }
+    }
+
+    /// A storage that hangs holds up a prober for ever, and those who wait behind it. What it has not brought by then, it may bring
+    /// unheard.
+    pub(super) fn give_up_probed(&mut self, now: Nanos) {
+        let late = |out: &Out| out.probed && now.since(out.issued).0 > GIVEN_UP_NS;
+        let late: Vec<FetchId> = self.out.iter().filter(|(_, out)| late(out)).map(|(&id, _)| id).collect();
+        for fetch in late {
+            self.landed(now, fetch, |fetch| Input::Failed { fetch });
         }
     }
 
@@ -177,7 +187,7 @@ impl State {
         for run in fetched {
             held.account.fetches(run);
         }
-        self.out.insert(id, Out { file: slot, device, pages: hull, issued });
+        self.out.insert(id, Out { file: slot, device, pages: hull, issued, probed: !trusted });
         None
     }
 

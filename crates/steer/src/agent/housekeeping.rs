@@ -49,6 +49,7 @@ impl State {
         self.harvest(now, HARVEST_MAX);
         self.keep_maps();
         self.keep_outside(now);
+        self.give_up_probed(now);
         let idle: Vec<u32> = self
             .files
             .iter()

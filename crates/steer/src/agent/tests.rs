@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use bowwave_core::{FileId, Input};
+use bowwave_core::{Action, FileId, Input};
 use bowwave_wire::{ENDS, Event, FILES_MAX, Harvest, KERNEL_ON, Kind};
 
 /// An agent that does what it is told to, with its segment and the folder of that.
@@ -333,4 +333,23 @@ fn slots_of_files_that_are_not_steered_are_given_back() {
     let report = state.finish();
     let told: Vec<(&str, u64)> = report.not_steered.iter().map(|(words, &n)| (words.as_str(), n)).collect();
     assert_eq!(told, [("file | not readable by bowwave", 80 * FILES_MAX as u64 / 32)]);
+}
+
+/// A page that nobody may look at is waited for by a thread, which a storage that hangs never answers.
+#[test]
+fn a_fetch_that_a_prober_waits_for_in_vain_is_given_up() {
+    let (_dir, _segment, mut state) = unstarted();
+    let file = FileId(3);
+    state.wave.handle(Nanos(0), Input::Open { file, device: 0, size: Bytes(1 << 30) });
+    state.wave.handle(Nanos(0), Input::Read { file, pages: Extent::new(0, 1), actor: 1 });
+    let Some(Action::Fetch { id, pages, .. }) = state.wave.poll(Nanos(0)) else { panic!("nothing to fetch") };
+    let out = |probed| Out { file: 3, device: 0, pages, issued: Nanos(0), probed };
+    let failed = |state: &State| state.wave.counters().fetches_failed;
+    for (probed, seconds, expected) in [(true, 30, 0), (false, 31, 0), (true, 31, 1), (true, 60, 1)] {
+        if failed(&state) == 0 {
+            state.out.insert(id, out(probed));
+        }
+        state.give_up_probed(Nanos(seconds * 1_000_000_000));
+        assert_eq!((failed(&state), state.out.len() as u64), (expected, 1 - expected), "{probed} {seconds}");
+    }
 }
