@@ -18,6 +18,7 @@ mod thrash;
 pub(super) mod undo;
 pub(super) mod verdict;
 
+use super::amount::amount;
 use super::failure::{DATA, Failure, IO_ERROR, OS_ERROR, USAGE, exit_code};
 use super::out::{print, writable, write_file};
 use arm::{Arm, Ground};
@@ -406,17 +407,11 @@ fn machine() -> serde_json::Value {
     })
 }
 
-/// `NAME=VALUE`, the value a number that may end in K, M or G.
+/// `NAME=VALUE`, the value a number with or without a unit.
 fn parameter(text: &str) -> Result<(String, u64), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
-    let (digits, unit) = match value.as_bytes().last() {
-        Some(b'K' | b'k') => (&value[..value.len() - 1], 1 << 10),
-        Some(b'M' | b'm') => (&value[..value.len() - 1], 1 << 20),
-        Some(b'G' | b'g') => (&value[..value.len() - 1], 1 << 30),
-        _ => (value, 1),
-    };
-    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    number.map(|number| (name.to_string(), number)).ok_or_else(|| format!("'{value}' is no number"))
+    let number = amount(value).ok_or_else(|| format!("{value:?} is no number; write 12, 64K or 1G"))?;
+    Ok((name.to_string(), number))
 }
 
 pub(super) fn volume(text: &str) -> Result<f64, String> {

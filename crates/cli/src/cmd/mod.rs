@@ -1,5 +1,6 @@
 //! One file a subcommand: its arguments, and a `main` that returns the exit code.
 
+mod amount;
 pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod doctor;

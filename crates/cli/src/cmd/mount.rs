@@ -11,6 +11,7 @@
 //! Secrets are no arguments, which anybody on the machine can read: credentials come from the environment and `~/.aws`, and a
 //! URL that holds a password from `BOWWAVE_SOURCE`.
 
+use super::amount::amount;
 use super::failure::{CANNOT_CREATE, Failure, OS_ERROR, USAGE, exit_code};
 use super::serving::{READ_AHEAD_KB_MAX, Signals, code_of, follow_parent, serve, tell_ready};
 use bowwave_core::Bytes;
@@ -129,20 +130,9 @@ pub(crate) fn main(mut args: Args) -> anyhow::Result<ExitCode> {
     Ok(exit_code("mount", outcome))
 }
 
-/// `256M`, `2G`, `1048576`.
+/// Memory for a cache.
 fn size(text: &str) -> Result<Bytes, String> {
-    let wrong = || format!("'{}' is no size such as 256M or 2G", text.escape_debug());
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1_u64 << 40,
-        _ => return Err(wrong()),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
-    bytes.map(Bytes).ok_or_else(wrong)
+    amount(text).map(Bytes).ok_or_else(|| format!("'{}' is no size such as 256M or 2G", text.escape_debug()))
 }
 
 /// What a cache needs to work with at least.
@@ -436,16 +426,6 @@ fn read_back(mut words: File) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(size("256M"), Ok(Bytes(256 << 20)));
-        assert_eq!(size("2GiB"), Ok(Bytes(2 << 30)));
-        assert_eq!(size("4096"), Ok(Bytes(4096)));
-        for wrong in ["", "M", "1.5G", "-1", "12X", "99999999999T"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_cache_has_room_in_this_machine() {

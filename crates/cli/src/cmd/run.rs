@@ -23,6 +23,8 @@ use bowwave_steer::{
 };
 use bowwave_wire::ENV_SWITCH;
 
+use super::amount::amount;
+
 /// Exit codes after sysexits.
 const CANNOT_CREATE: u8 = 73;
 const OS_ERROR: u8 = 71;
@@ -44,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     explain: Option<PathBuf>,
     /// Memory that pages fetched ahead may occupy (64M, 1GiB; 4M at least); never more than half of what is available
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = memory)]
     memory: Option<u64>,
     /// Ceiling of pages fetched in vain, for each hundred used; without it 15, and more where that saves longer waits
     #[arg(long, value_name = "PERCENT")]
@@ -268,23 +270,11 @@ fn cannot_launch(error: &LaunchError) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
-/// `64M`, `1GiB`, `4096`: a number and a unit of 1024 (`K`, `M`, `G`, `T`, with or without `iB` or `B`).
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no amount of memory; write 64M or 1GiB");
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.trim().to_ascii_uppercase();
-    let unit = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
-    let shift = match unit {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+/// Memory for pages fetched ahead.
+fn memory(text: &str) -> Result<u64, String> {
+    amount(text)
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| format!("{text:?} is no amount of memory; write 64M or 1GiB"))
 }
 
 #[cfg(test)]
@@ -292,25 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_written_as_people_write_it() {
-        for (text, bytes) in [("64M", 64 << 20), ("1GiB", 1 << 30), ("4096", 4096), ("2 kb", 2048)] {
-            assert_eq!(parse_bytes(text), Ok(bytes));
-        }
-        for text in ["", "M", "0", "-1", "1.5G", "3X", "99999999999T"] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn a_command_of_many_lines_is_told_in_one() {
         assert_eq!(one_line("python3 -c import os\nprint(1)"), "python3 -c import os print(1)");
-    }
-
-    #[test]
-    fn an_amount_of_memory_is_its_number() {
-        bowwave_fuzz::fuzz_text("an amount of memory", &["64M", "1GiB", "4096", "2 kb"], |text| {
-            let Ok(bytes) = parse_bytes(text) else { return };
-            assert_eq!(parse_bytes(&bytes.to_string()), Ok(bytes));
-        });
     }
 }
