@@ -28,6 +28,8 @@ use super::amount::amount;
 /// Exit codes after sysexits.
 const CANNOT_CREATE: u8 = 73;
 const OS_ERROR: u8 = 71;
+/// With less memory a run could not move; the agent takes as much in any case.
+const MEMORY_MIN: u64 = 4 << 20;
 
 /// Steer the kernel's readahead for one program, and tell at its end what it came to.
 ///
@@ -272,14 +274,25 @@ fn cannot_launch(error: &LaunchError) -> ExitCode {
 
 /// Memory for pages fetched ahead.
 fn memory(text: &str) -> Result<u64, String> {
-    amount(text)
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(|| format!("{text:?} is no amount of memory; write 64M or 1GiB"))
+    let bytes = amount(text).ok_or_else(|| format!("{text:?} is no amount of memory; write 64M or 1GiB"))?;
+    if bytes < MEMORY_MIN {
+        return Err(format!("{text:?} is too little to fetch ahead in; give it 4M at least"));
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_4_mib_at_least() {
+        assert_eq!((memory("4M"), memory("1GB")), (Ok(4 << 20), Ok(1 << 30)));
+        for text in ["1M", "0", "4194303"] {
+            assert!(memory(text).is_err_and(|told| told.ends_with("give it 4M at least")), "{text}");
+        }
+        assert!(memory("5x").is_err_and(|told| told.ends_with("write 64M or 1GiB")));
+    }
 
     #[test]
     fn a_command_of_many_lines_is_told_in_one() {
