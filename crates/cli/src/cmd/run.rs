@@ -28,6 +28,8 @@ use super::amount::amount;
 /// Exit codes after sysexits.
 const CANNOT_CREATE: u8 = 73;
 const OS_ERROR: u8 = 71;
+/// A hundred pages in vain for each one used: who allows more wants no ceiling.
+const WASTE_PERCENT_MAX: u32 = 10_000;
 /// With less memory a run could not move; the agent takes as much in any case.
 const MEMORY_MIN: u64 = 4 << 20;
 
@@ -50,8 +52,9 @@ pub(crate) struct Args {
     /// Memory that pages fetched ahead may occupy (64M, 1GiB; 4M at least); never more than half of what is available
     #[arg(long, value_name = "BYTES", value_parser = memory)]
     memory: Option<u64>,
-    /// Ceiling of pages fetched in vain, for each hundred used; without it 15, and more where that saves longer waits
-    #[arg(long, value_name = "PERCENT")]
+    /// Ceiling of pages fetched in vain, for each hundred used (0 to 10000; 200 allows two for each one used); without it 15, and
+    /// more where that saves longer waits
+    #[arg(long, value_name = "PERCENT", value_parser = waste)]
     waste: Option<u32>,
     /// Steer only files that match (repeatable); with a slash the whole path must match, else the name
     #[arg(long, value_name = "GLOB")]
@@ -272,6 +275,14 @@ fn cannot_launch(error: &LaunchError) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
+/// Pages fetched in vain for each hundred used.
+fn waste(text: &str) -> Result<u32, String> {
+    let percent = text.parse().ok().filter(|&percent| percent <= WASTE_PERCENT_MAX);
+    percent.ok_or_else(|| {
+        format!("{text:?} is no number of pages for each hundred used; write 15 (0 to {WASTE_PERCENT_MAX})")
+    })
+}
+
 /// Memory for pages fetched ahead.
 fn memory(text: &str) -> Result<u64, String> {
     let bytes = amount(text).ok_or_else(|| format!("{text:?} is no amount of memory; write 64M or 1GiB"))?;
@@ -284,6 +295,14 @@ fn memory(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waste_is_a_number_of_pages() {
+        assert_eq!(["0", "15", "200", "10000"].map(waste), [Ok(0), Ok(15), Ok(200), Ok(10_000)]);
+        for text in ["abc", "", "15%", "-1", "10001"] {
+            assert!(waste(text).is_err_and(|told| told.contains("write 15 (0 to 10000)")), "{text}");
+        }
+    }
 
     #[test]
     fn memory_is_4_mib_at_least() {
