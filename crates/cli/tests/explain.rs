@@ -101,6 +101,8 @@ fn bad_lines_are_named() {
         assert_eq!(output.status.code(), Some(65), "{words}");
         assert!(words.contains(line) && words.lines().count() == 1, "{words}");
     }
+    let words = String::from_utf8(explain("hello\n", &[]).stderr).unwrap();
+    assert!(words.contains("neither what bowwave run --explain FILE wrote nor"), "{words}");
     let missing = Command::new(env!("CARGO_BIN_EXE_bowwave")).args(["explain", "/no/such"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(66));
 }

@@ -201,7 +201,7 @@ impl Lines {
         } else if matches!(Line::parse(first), Ok(Some(_))) {
             Ok(true) // a part of a file, without its head
         } else {
-            Err(self.bad(&"neither a file of decisions (bowwave run --explain) nor a kernel trace of 2010"))
+            Err(self.bad(&"neither what bowwave run --explain FILE wrote nor lines of a kernel's readahead trace (readahead-PATTERN(...))"))
         }
     }
 
