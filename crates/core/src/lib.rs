@@ -27,6 +27,7 @@ mod table;
 mod trace;
 mod units;
 mod view;
+mod waits;
 mod wave;
 mod window;
 
@@ -45,5 +46,6 @@ pub use table::{PageBit, PageState, PageTable, Visits};
 pub use trace::{Dev, NotATraceLine, TraceRecord};
 pub use units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 pub use view::View;
+pub use waits::is_wait;
 pub use wave::{Action, Advice, Config, Counters, Explained, FetchId, Input, Learnt, Rule, Wave, rules};
 pub use window::{Window, init_size, next_size};

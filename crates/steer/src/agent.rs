@@ -65,10 +65,6 @@ use retired::Retired;
 
 /// Files below 128 KiB are left alone: one window of the kernel holds them.
 const SIZE_MIN: u64 = 128 << 10;
-/// A wait that is told as such, however it came to be known, is longer than a hit.
-const HIT_NS: u64 = 20_000;
-/// A read that took no longer than that and copying its pages found them.
-const COPY_NS: u64 = 1_000;
 /// Events taken before anything else is looked at.
 const DRAIN_MAX: usize = 256;
 /// Between two looks at perf's rings while something comes: a quarter of the device's latency, at least and at most.

@@ -9,6 +9,7 @@ use crate::decision::{Pattern, Why};
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::view::View;
+use crate::waits::is_wait;
 use crate::wave::devices::device::Device;
 use crate::wave::devices::glides::is_way;
 use crate::wave::memory::shares::{AHEAD_MIN, first_window};
@@ -24,14 +25,8 @@ use crate::wave::windows::runs::Way;
 use crate::wave::{Advice, Latest, Look, Turn, Wanted, Wave};
 use crate::window::Window;
 
-/// A read that took no longer than this and its copying found its pages: 20 us, a few times what a hit costs.
-const HIT_NS_MAX: u64 = 20_000;
-/// A hit takes at most a quarter of the device's latency, between this and [`HIT_NS_MAX`].
-const HIT_NS_MIN: u64 = 5_000;
 /// An arrival is seen, and a wait told, about so late.
 const LOOK_NS: u64 = 2_000_000;
-/// Copying a page, generously.
-const COPY_NS: u64 = 1_000;
 /// A run of so few pages is one read at random, whether it is made at once or, of a mapped file, page by page.
 const SHORT_MAX: u64 = 4;
 /// No rule wants more ahead of a stream: 4 GiB.
@@ -338,8 +333,7 @@ impl Wave {
         }
         self.touch_leaves(latest.file, pages);
         let latency = self.queues.get(&device).and_then(|q| q.device.latency());
-        let hit_ns = latency.map_or(HIT_NS_MAX, |latency| (latency.0 / 4).clamp(HIT_NS_MIN, HIT_NS_MAX));
-        if took.0 <= hit_ns + COPY_NS * pages.count.0 {
+        if !is_wait(took, pages.count, latency) {
             return;
         }
         self.counters.stalls += 1;

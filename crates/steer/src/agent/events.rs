@@ -5,11 +5,13 @@
 
 use std::sync::atomic::Ordering;
 
-use bowwave_core::{Advice, Bytes, Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex, Wave};
+use bowwave_core::{
+    Advice, Bytes, Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex, Wave, is_wait,
+};
 use bowwave_wire::{ENDS, Event, FORKED, KERNEL_OFF, KERNEL_ON, Kind, ProcessId, STARTS};
 
 use super::account::Account;
-use super::{COPY_NS, HIT_NS, Held, State, THREADS_MAX, Told, raise_descriptor_limit};
+use super::{Held, State, THREADS_MAX, Told, raise_descriptor_limit};
 use crate::files::{Descriptor, NO_FD, Origin, Refusal, bits_in, runs};
 
 /// An event this old, and older than two latencies, comes too late.
@@ -140,7 +142,7 @@ impl State {
         }
         let pages = self.within(event, now);
         self.account_used(event.file, pages);
-        if event.kind != Kind::Read && waited(event, pages) {
+        if event.kind != Kind::Read && self.is_wait(event.file, pages, u64::from(event.waited_ns)) {
             self.account_brings(event.file, pages);
         }
     }
@@ -379,7 +381,8 @@ impl State {
             }
         }
         self.told.remove(&event.tid);
-        if waited(event, pages) {
+        let waited = self.is_wait(event.file, pages, took.0);
+        if waited {
             self.account_brings(event.file, pages);
         }
         if self.options.dry_run && told.is_none_or(|t| t.missing == 0) {
@@ -388,7 +391,7 @@ impl State {
         }
         let file = FileId(u64::from(event.file));
         self.wave.handle(now, Input::Waited { file, pages, actor: event.tid, took });
-        if told.is_none() && took.0 > HIT_NS && self.correct(event.file, pages, now) {
+        if told.is_none() && waited && self.correct(event.file, pages, now) {
             // It was not there either, or it would not have taken so long.
             self.account_lacks(event.file, pages);
             self.account_brings(event.file, pages);
@@ -442,6 +445,12 @@ impl State {
         let mut leaves = pages.start.0 / 64..=(pages.end().0 - 1) / 64;
         pages.count.0 <= JUDGED_MAX
             && leaves.all(|leaf| bits_in(pages, leaf) & !self.wave.leaf(file, leaf).1 == 0)
+    }
+
+    /// Whether a read of these pages that took so long waited for the file's device.
+    pub(super) fn is_wait(&self, slot: u32, pages: Extent, took_ns: u64) -> bool {
+        let device = self.files.get(&slot).and_then(|held| self.wave.device(held.origin.dev));
+        is_wait(Nanos(took_ns), pages.count, device.and_then(|device| device.latency))
     }
 
     /// Pages that the brain does not know of.
@@ -513,9 +522,4 @@ impl State {
         );
         self.tell_lost(now, FileId(u64::from(slot)), around)
     }
-}
-
-/// Whether the read of these pages took longer than to copy what is there.
-fn waited(event: &Event, pages: Extent) -> bool {
-    u64::from(event.waited_ns) > HIT_NS + COPY_NS * pages.count.0
 }

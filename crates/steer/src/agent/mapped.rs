@@ -20,7 +20,7 @@ use bowwave_wire::Event;
 
 use super::helper::Helper;
 use super::turns::{REST, Turn, WATCH_LATENCIES};
-use super::{HIT_NS, LOOK_NS_MIN, State, THREADS_MAX, Told};
+use super::{LOOK_NS_MIN, State, THREADS_MAX, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
 use crate::pagemap::{PageTables, can_scan};
 use crate::perf::{Sample, Source, Watch};
@@ -382,7 +382,7 @@ impl State {
             }
             let next = Place { page: last.end().0, ..place };
             let waits = last.end() < end && !self.is_settled_page(next);
-            let took = if waits { Nanos(self.mapped.scan_gap.0.max(HIT_NS + 1)) } else { Nanos(0) };
+            let took = if waits { self.mapped.scan_gap } else { Nanos(0) };
             self.wave.handle(now, Input::Waited { file, pages: last, actor: tid, took });
         }
     }
@@ -423,8 +423,8 @@ impl State {
             let Waiting { tid, place, since } = self.mapped.waiting.swap_remove(i);
             self.told.remove(&tid);
             let (took, now) = (at.since(since), self.now());
-            if took.0 > HIT_NS {
-                let pages = Extent::new(place.page, 1);
+            let pages = Extent::new(place.page, 1);
+            if self.is_wait(place.file, pages, took.0) {
                 let file = FileId(u64::from(place.file));
                 self.wave.handle(now, Input::Waited { file, pages, actor: tid, took });
             }

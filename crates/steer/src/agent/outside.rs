@@ -26,7 +26,7 @@ use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE};
 use bowwave_wire::{Event, Harvest, Kind};
 
 use super::helper::Helper;
-use super::{HIT_NS, SIZE_MIN, State};
+use super::{SIZE_MIN, State};
 use crate::observer::{Observer, OutsideBy, Touch};
 use crate::segment::SharedSegment;
 use crate::tracepoints::{self, Named};
@@ -220,7 +220,7 @@ impl State {
                 let pages = Extent::new(named.first, named.count);
                 if self.knows(file, generation) && self.is_quiet(file, pages) {
                     let waited = touch.since_ns.map_or(0, |since| touch.at_ns.saturating_sub(since));
-                    if waited <= HIT_NS || self.is_settled(file, pages) {
+                    if !self.is_wait(file, pages, waited) || self.is_settled(file, pages) {
                         self.account_used(file, pages);
                         let input = Input::Used { file: FileId(u64::from(file)), pages };
                         self.wave.handle(self.now(), input);
