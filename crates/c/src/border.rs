@@ -167,8 +167,7 @@ unsafe fn tell(brain: *mut bowwave, now_ns: u64, input: impl FnOnce(&bowwave) ->
     let act = |brain: &mut bowwave| {
         let input = input(brain);
         brain.wave.handle(moment(now_ns), input);
-        // Which leaves changed is for drivers that publish them; here they are asked for one by one.
-        brain.wave.take_changed();
+        brain.drop_unasked();
         BOWWAVE_OK
     };
     // SAFETY: as the caller promises.
@@ -225,6 +224,13 @@ impl bowwave {
     fn cut(&self, file: u64, pages: bowwave_extent) -> Extent {
         let end = self.ends.get(&FileId(file)).copied().unwrap_or_default();
         Extent::new(pages.start, pages.count).intersection(Extent::between(PageIndex(0), end))
+    }
+
+    /// Lets go what the brain keeps for other drivers: which leaves changed, for those that publish them (here they are asked for one by
+    /// one), and the latest 65,536 decisions, for those that explain them (here each fetch says why).
+    fn drop_unasked(&mut self) {
+        self.wave.take_changed();
+        drop(self.wave.take_trace());
     }
 }
 
@@ -503,7 +509,7 @@ pub unsafe extern "C" fn bowwave_memory(brain: *mut bowwave, now_ns: u64, bytes:
 pub unsafe extern "C" fn bowwave_poll(brain: *mut bowwave, now_ns: u64, fetch: *mut bowwave_fetch) -> c_int {
     let act = |brain: &mut bowwave| {
         let Action::Fetch { id, file, pages, demand, why } = brain.wave.poll(moment(now_ns))?;
-        brain.wave.take_changed();
+        brain.drop_unasked();
         let (why, why_len) = (why.0.as_ptr().cast(), why.0.len());
         Some(bowwave_fetch { id: id.0, file: file.0, pages: pages.into(), why, why_len, demand })
     };

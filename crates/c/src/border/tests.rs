@@ -80,6 +80,24 @@ fn who_still_comes_to_a_page_can_be_asked() {
     }
 }
 
+/// A brain that runs for months does not keep for explaining what nobody here can ask for.
+#[test]
+fn no_decision_is_kept_for_explaining() {
+    let one = |page| bowwave_extent { start: page, count: 1 };
+    // SAFETY: ours, whole, and freed once.
+    unsafe {
+        let brain = new();
+        assert_eq!(bowwave_open(brain, 0, 1, 7, 64 << 20), BOWWAVE_OK);
+        for page in 0..100 {
+            assert_eq!(bowwave_read(brain, page, 1, one(page), 1), BOWWAVE_OK);
+        }
+        let brain = brain.as_mut().unwrap();
+        assert!(brain.wave.counters().windows > 0, "something was decided");
+        assert_eq!(brain.wave.take_trace().count(), 0);
+        bowwave_free(brain);
+    }
+}
+
 /// Memory of 700 pages, of which 350 are out, of a store that answers after 30 ms: 150 are lost, and the farthest of the others are given up.
 #[test]
 fn what_there_is_no_room_for_can_be_let_go() {
