@@ -157,6 +157,15 @@ int bowwave_read(struct bowwave *brain,
                  struct bowwave_extent pages,
                  uint32_t actor);
 
+// Where the read that `actor` makes next lies, to the byte: `bytes` of its file, from byte `from` on. Told just before its `bowwave_read`,
+// where you know it; with another input between the two it counts for nothing. Records that lie 2,102,395 bytes apart do not lie a whole
+// number of pages apart: told so, each from the fourth on is fetched before it is read, in the two pages that it needs. Of a read that is not
+// told so, or is whole pages, no more is known than that it begins somewhere in its first page.
+int bowwave_exactly(struct bowwave *brain,
+                    uint32_t actor,
+                    uint64_t from,
+                    uint64_t bytes);
+
 // A read has taken `took_ns`. Told after its `bowwave_read`, or alone where its pages were quiet and yet it was slow.
 int bowwave_waited(struct bowwave *brain,
                    uint64_t now_ns,

@@ -336,6 +336,20 @@ pub unsafe extern "C" fn bowwave_read(
     unsafe { tell(brain, now_ns, |b| Input::Read { file: FileId(file), pages: b.cut(file, pages), actor }) }
 }
 
+/// Where the read that `actor` makes next lies, to the byte: `bytes` of its file, from byte `from` on. Told just before its `bowwave_read`,
+/// where you know it; with another input between the two it counts for nothing. Records that lie 2,102,395 bytes apart do not lie a whole
+/// number of pages apart: told so, each from the fourth on is fetched before it is read, in the two pages that it needs. Of a read that is not
+/// told so, or is whole pages, no more is known than that it begins somewhere in its first page.
+///
+/// # Safety
+/// As for `bowwave_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bowwave_exactly(brain: *mut bowwave, actor: u32, from: u64, bytes: u64) -> c_int {
+    // It belongs to the read behind it, and that says when.
+    // SAFETY: as the caller promises.
+    unsafe { tell(brain, 0, |_| Input::Exactly { actor, from, bytes: Bytes(bytes) }) }
+}
+
 /// A read has taken `took_ns`. Told after its `bowwave_read`, or alone where its pages were quiet and yet it was slow.
 ///
 /// # Safety

@@ -25,8 +25,8 @@ mod border;
 pub use border::{
     BOWWAVE_BROKEN, BOWWAVE_NULL, BOWWAVE_OK, bowwave, bowwave_advice, bowwave_advised, bowwave_arrived,
     bowwave_awaits, bowwave_close, bowwave_config, bowwave_config_default, bowwave_counters,
-    bowwave_counters_read, bowwave_device, bowwave_dropped, bowwave_extent, bowwave_failed, bowwave_fetch,
-    bowwave_free, bowwave_given_up, bowwave_gone, bowwave_leaf, bowwave_memory, bowwave_new, bowwave_open,
-    bowwave_poll, bowwave_present, bowwave_read, bowwave_resident, bowwave_skipped, bowwave_told,
-    bowwave_used, bowwave_waited,
+    bowwave_counters_read, bowwave_device, bowwave_dropped, bowwave_exactly, bowwave_extent, bowwave_failed,
+    bowwave_fetch, bowwave_free, bowwave_given_up, bowwave_gone, bowwave_leaf, bowwave_memory, bowwave_new,
+    bowwave_open, bowwave_poll, bowwave_present, bowwave_read, bowwave_resident, bowwave_skipped,
+    bowwave_told, bowwave_used, bowwave_waited,
 };

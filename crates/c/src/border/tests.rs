@@ -80,6 +80,66 @@ fn who_still_comes_to_a_page_can_be_asked() {
     }
 }
 
+/// Records of 4096 bytes, 2,102,395 apart, of a store that answers after 30 ms.
+#[test]
+fn a_stride_that_is_told_to_the_byte_is_foreseen() {
+    let walk = |exactly: bool| {
+        let mut fetch =
+            bowwave_fetch { id: 0, file: 0, pages: ALL, why: std::ptr::null(), why_len: 0, demand: false };
+        let (mut foreseen, mut fetched) = (0u64, 0);
+        // SAFETY: ours, whole, and freed once.
+        unsafe {
+            let brain = new();
+            assert_eq!(bowwave_open(brain, 0, 1, 7, 1 << 30), BOWWAVE_OK);
+            for read in 0..64 {
+                let (now, answer) = (read * 40_000_000, 30_000_000);
+                let from = 8193 + read * 2_102_395;
+                let pages = bowwave_extent::from(Extent::covering(from, 4096));
+                let there = (pages.start..pages.start + pages.count)
+                    .all(|page| bowwave_resident(brain, 1, page) == 1);
+                foreseen |= u64::from(there) << read;
+                if exactly {
+                    assert_eq!(bowwave_exactly(brain, 1, from, 4096), BOWWAVE_OK);
+                }
+                assert_eq!(bowwave_read(brain, now, 1, pages, 1), BOWWAVE_OK);
+                if !there {
+                    assert_eq!(bowwave_waited(brain, now + answer, 1, pages, 1, answer), BOWWAVE_OK);
+                }
+                assert_eq!(bowwave_present(brain, now + answer, 1, pages), BOWWAVE_OK);
+                while bowwave_poll(brain, now + answer, &raw mut fetch) == 1 {
+                    fetched += fetch.pages.count;
+                    assert_eq!(bowwave_arrived(brain, now + 2 * answer, fetch.id), BOWWAVE_OK);
+                }
+            }
+            bowwave_free(brain);
+        }
+        (foreseen, fetched)
+    };
+    assert_eq!(walk(true), (!0b111, 134), "all but three, in the 2 pages of each, and 12 behind the last");
+    let (foreseen, fetched) = walk(false);
+    assert!(foreseen.count_ones() < 61 && fetched > 134, "by pages alone {foreseen:b} in {fetched}");
+}
+
+#[test]
+fn whatever_is_told_to_the_byte_is_no_harm() {
+    let brain = new();
+    // SAFETY: ours, whole, and freed once; null is what is tested.
+    unsafe {
+        assert_eq!(bowwave_exactly(std::ptr::null_mut(), 1, 0, 1), BOWWAVE_NULL);
+        assert_eq!(bowwave_open(brain, 0, 1, 7, 1 << 30), BOWWAVE_OK);
+        for (from, bytes) in
+            [(u64::MAX, u64::MAX), (0, 0), (1, u64::MAX), (i64::MAX as u64, 1), (u64::MAX - 1, 1)]
+        {
+            for read in 0..8 {
+                assert_eq!(bowwave_exactly(brain, 1, from, bytes), BOWWAVE_OK);
+                let pages = bowwave_extent { start: 7 * read, count: 1 };
+                assert_eq!(bowwave_read(brain, read, 1, pages, 1), BOWWAVE_OK);
+            }
+        }
+        bowwave_free(brain);
+    }
+}
+
 /// A brain that runs for months does not keep for explaining what nobody here can ask for.
 #[test]
 fn no_decision_is_kept_for_explaining() {
