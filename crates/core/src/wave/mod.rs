@@ -449,7 +449,7 @@ impl Wave {
         self.ledger.closed(file.table.count(PageBit::Ahead, Extent::new(0, file.end)).0);
         for sid in file.expected.into_streams() {
             if let Some(stream) = self.dismiss(sid) {
-                self.ended.push(stream.way(), stream.progress());
+                self.ended.push(stream.direction(), stream.progress());
             }
         }
         self.latest.retain(|_, latest| latest.file != id);

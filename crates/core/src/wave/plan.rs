@@ -21,7 +21,7 @@ use crate::wave::windows::in_step::by_chance;
 use crate::wave::windows::needed::Order;
 use crate::wave::windows::passes::Seen;
 use crate::wave::windows::reach::PROMISE;
-use crate::wave::windows::runs::Way;
+use crate::wave::windows::runs::Direction;
 use crate::wave::{Advice, Latest, Look, Turn, Wanted, Wave};
 use crate::window::Window;
 
@@ -494,7 +494,7 @@ impl Wave {
         let longest = if f.runs.believe_looks() { f.runs.telling().longest().saturating_sub(n) } else { cap };
         let own = f.runs.telling().promise(n, PageCount(cap.min(longest)), wait);
         let others = own.is_none() && f.runs.believe_others();
-        let known = if others { self.ended.by(Way::Up).promise(n, PageCount(cap), wait) } else { own };
+        let known = if others { self.ended.by(Direction::Up).promise(n, PageCount(cap), wait) } else { own };
         match known {
             Some(w) if w.0 > 0 => {
                 let ahead = self.enough_between_runs(f, s).map_or(w.0, |enough| w.0.min(enough));

@@ -45,7 +45,7 @@ use crate::wave::memory::shares::AHEAD_MIN;
 use crate::wave::memory::trials::Scale;
 use crate::wave::requests::queue::{Queue, Turn, Wanted};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
-use crate::wave::windows::runs::{Noted, Way};
+use crate::wave::windows::runs::{Direction, Noted};
 use crate::wave::{File, Wave, plan};
 use alloc::vec::Vec;
 
@@ -263,7 +263,7 @@ impl Wave {
                 // Where what is out is lost bit by bit, its window has lost pages once.
                 self.counters.windows_thrashed += u64::from(news);
                 if short && news {
-                    self.witness(id, Way::Up, came, Noted::NotYet);
+                    self.witness(id, Direction::Up, came, Noted::NotYet);
                 }
                 self.give_up(sid, to);
             }

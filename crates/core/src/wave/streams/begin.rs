@@ -19,7 +19,7 @@ use crate::wave::streams::locate::HISTORY_MAX;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::beat::{Beat, Lies};
 use crate::wave::stride::strides::STRIDE_READS;
-use crate::wave::windows::runs::Way;
+use crate::wave::windows::runs::Direction;
 
 /// Seeds that must follow one before it counts as a run that ended.
 const FOLLOWERS: usize = 64;
@@ -148,7 +148,7 @@ impl Wave {
         // A seed that many others have followed counts as a run that ended, though it may still go on.
         let followed = self.files[&id].seeds.followed_by(FOLLOWERS);
         if let Some(s) = followed.and_then(|sid| self.streams.get(sid)).filter(|s| s.course == Course::Seed) {
-            self.witness(id, Way::Up, s.request, s.noted());
+            self.witness(id, Direction::Up, s.request, s.noted());
         }
         Some(sid)
     }

@@ -27,7 +27,7 @@ use crate::wave::memory::epochs::Counted;
 use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::locate::{HISTORY_MAX, Place};
 use crate::wave::streams::stream::{Course, Stream, StreamId};
-use crate::wave::windows::runs::{Noted, Way};
+use crate::wave::windows::runs::{Direction, Noted};
 use crate::wave::{File, Wave};
 
 /// A stride of so many reads is one, though its reader goes on where he went by it.
@@ -143,10 +143,10 @@ impl Wave {
     }
 
     /// R9: a run of so many pages ended. It says how far others go, there and elsewhere.
-    pub(in crate::wave) fn witness(&mut self, id: FileId, way: Way, pages: u64, noted: Noted) {
-        self.ended.push(way, pages);
+    pub(in crate::wave) fn witness(&mut self, id: FileId, direction: Direction, pages: u64, noted: Noted) {
+        self.ended.push(direction, pages);
         if let Some(f) = self.files.get_mut(&id) {
-            f.runs.ended(way, pages, noted);
+            f.runs.ended(direction, pages, noted);
         }
     }
 
@@ -216,7 +216,7 @@ impl Wave {
                 self.stride_is_over(&s);
             }
         } else {
-            self.witness(s.file, s.way(), s.length(), s.noted());
+            self.witness(s.file, s.direction(), s.length(), s.noted());
         }
     }
 
@@ -228,7 +228,7 @@ impl Wave {
         f.runs.stride_ended(period, s);
         let told = f.whole_runs(s);
         for &pages in told.all() {
-            self.witness(s.file, Way::Up, pages, Noted::NotYet);
+            self.witness(s.file, Direction::Up, pages, Noted::NotYet);
         }
     }
 

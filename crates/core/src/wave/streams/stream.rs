@@ -18,7 +18,7 @@ use crate::wave::streams::pace::Pace;
 use crate::wave::streams::returns::Returns;
 use crate::wave::streams::sweep::InLine;
 use crate::wave::stride::beat::Beat;
-use crate::wave::windows::runs::{Noted, Way};
+use crate::wave::windows::runs::{Direction, Noted};
 use crate::wave::windows::waits::Waits;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -164,9 +164,9 @@ impl Stream {
         self.course == Course::Backward && self.looked == 0
     }
 
-    /// Which way it goes, as a run that may end.
-    pub(crate) fn way(&self) -> Way {
-        if self.goes_down() { Way::Down } else { Way::Up }
+    /// In which direction it goes, as a run that may end.
+    pub(crate) fn direction(&self) -> Direction {
+        if self.goes_down() { Direction::Down } else { Direction::Up }
     }
 
     /// Whether its length was noted when its reader left it.

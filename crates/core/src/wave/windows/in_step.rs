@@ -26,7 +26,7 @@ use crate::wave::memory::shares::first_window;
 use crate::wave::plan::Asked;
 use crate::wave::streams::stream::{Course, Stream, StreamId, Streams};
 use crate::wave::windows::reach::FEW;
-use crate::wave::windows::runs::Way;
+use crate::wave::windows::runs::Direction;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -208,7 +208,7 @@ impl Wave {
         }
         let (came, request, overlaps) = (s.progress(), s.request, self.overlaps(f));
         // Where it has come farther than any that ended, it will not have stopped at its next page.
-        let ended = if f.runs.telling().known() { f.runs.telling() } else { self.ended.by(Way::Up) };
+        let ended = if f.runs.telling().known() { f.runs.telling() } else { self.ended.by(Direction::Up) };
         let goes_on = if ended.known() && came > ended.longest() { came + request } else { came };
         let alone = f.goes_from_run_to_run();
         // To a head each is a trip, made as soon when its reader comes, but for what lies on its way.
@@ -293,7 +293,7 @@ mod tests {
         wave.queue(0).device = play(slots, 30_000, 500);
         wave.handle(Nanos(0), Input::Open { file: id, device: 0, size: Bytes(1 << 30) });
         wave.counters.pages_used = 100_000;
-        (0..64).for_each(|_| wave.witness(id, Way::Up, 16, Noted::NotYet));
+        (0..64).for_each(|_| wave.witness(id, Direction::Up, 16, Noted::NotYet));
         let mut rows = (0..3).map(|row| {
             let mut s = Stream::seed(id, 1000 * row, if row == 0 { came } else { progress }, Nanos(0));
             (s.course, s.reads, s.request, s.ahead) = (Course::Forward, 6, 1, 64);

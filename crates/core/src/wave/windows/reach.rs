@@ -118,7 +118,7 @@ impl Wave {
         // However long its sisters' windows are, a run of four pages promises no more than sixteen.
         // Where runs have ended, waiting pays for no more than they came to.
         let down = s.goes_down();
-        let (own, others) = (f.runs.by(s.way()), self.ended.by(s.way()));
+        let (own, others) = (f.runs.by(s.direction()), self.ended.by(s.direction()));
         let unknown = !own.known() && !others.known();
         let glides = unknown && self.glides(f, s);
         let paid = if (s.reads > 2 || s.waits.is_early() || self.opens_early(f, s)) && unknown && !glides {
@@ -391,7 +391,7 @@ mod tests {
     use crate::wave::streams::returns::Returns;
     use crate::wave::streams::stream::tests::fetched_ahead;
     use crate::wave::streams::stream::{Course, Stream};
-    use crate::wave::windows::runs::{Noted, Way};
+    use crate::wave::windows::runs::{Direction, Noted};
     use crate::wave::windows::waits::Waits;
     use crate::wave::{Config, Input, Wave};
 
@@ -587,7 +587,7 @@ mod tests {
                 wave.queue(0).turn_of(other);
             }
             (0..if ended { 64 } else { 0 })
-                .for_each(|_| wave.witness(FileId(0), Way::Up, 700, Noted::NotYet));
+                .for_each(|_| wave.witness(FileId(0), Direction::Up, 700, Noted::NotYet));
             wave.target(sid, Why("R2 next"), 400).0
         };
         assert_eq!(target(false, false), 100);
@@ -606,7 +606,7 @@ mod tests {
             let s = wave.streams.get_mut(sid).unwrap();
             (s.ahead, s.reads, s.request, s.first, s.next) = (4096, 100, 4, 256, 656);
             s.returns = Returns::stayed_for(stayed_in);
-            ended.iter().for_each(|&pages| wave.witness(FileId(0), Way::Up, pages, Noted::NotYet));
+            ended.iter().for_each(|&pages| wave.witness(FileId(0), Direction::Up, pages, Noted::NotYet));
             wave.target(sid, Why("R2 next"), 400)
         };
         let ended = [100, 200, 100, 300, 700];

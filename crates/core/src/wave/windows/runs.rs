@@ -1,7 +1,7 @@
 //! R9: what a file knows of how long its runs are: which have ended, which were left, and whether who looks ahead shows where his run ends.
 //!
 //! ```text
-//! ended up, down     runs that are over, by the way they went: what one says of the other is nothing
+//! ended up, down     runs that are over, by their direction: what one says of the other is nothing
 //! left               those that their readers went away from, while few are taken up again: they tell instead of all that ended
 //! strides            reads of those that ended
 //! looks              was the place where a reader looked the end of his run? Three times in a row, and the next look is believed
@@ -31,9 +31,9 @@ const GUESSES_MIN: u64 = 4;
 /// Looks in a row that must have shown the end of a run, as bits.
 const LOOKS_BELIEVED: u8 = 0b111;
 
-/// Which way a run went.
+/// In which direction a run went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::wave) enum Way {
+pub(in crate::wave) enum Direction {
     Up,
     /// Downwards, and not back to where its reader was first: a footer is read so, and nothing before it.
     Down,
@@ -47,7 +47,7 @@ pub(in crate::wave) enum Noted {
     NotYet,
 }
 
-/// Runs that ended, by the way they went: of a file, or of all.
+/// Runs that ended, by their direction: of a file, or of all.
 #[derive(Clone, Debug, Default)]
 pub(in crate::wave) struct Ended {
     up: Lengths,
@@ -56,18 +56,18 @@ pub(in crate::wave) struct Ended {
 
 impl Ended {
     /// A run of so many pages ended.
-    pub(in crate::wave) fn push(&mut self, way: Way, pages: u64) {
-        match way {
-            Way::Up => self.up.push(pages),
-            Way::Down => self.down.push(pages),
+    pub(in crate::wave) fn push(&mut self, direction: Direction, pages: u64) {
+        match direction {
+            Direction::Up => self.up.push(pages),
+            Direction::Down => self.down.push(pages),
         }
     }
 
-    /// Those that went this way.
-    pub(in crate::wave) fn by(&self, way: Way) -> &Lengths {
-        match way {
-            Way::Up => &self.up,
-            Way::Down => &self.down,
+    /// Those that went in this direction.
+    pub(in crate::wave) fn by(&self, direction: Direction) -> &Lengths {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
         }
     }
 }
@@ -138,9 +138,9 @@ pub(in crate::wave) struct Runs {
 
 impl Runs {
     /// A run of so many pages ended.
-    pub(in crate::wave) fn ended(&mut self, way: Way, pages: u64, noted: Noted) {
-        self.ended.push(way, pages);
-        if way == Way::Up && noted == Noted::NotYet {
+    pub(in crate::wave) fn ended(&mut self, direction: Direction, pages: u64, noted: Noted) {
+        self.ended.push(direction, pages);
+        if direction == Direction::Up && noted == Noted::NotYet {
             self.left.lengths.push(pages);
         }
     }
@@ -198,14 +198,14 @@ impl Runs {
         self.guesses < GUESSES_MIN || 2 * self.guesses_kept >= self.guesses
     }
 
-    /// The runs that tell how far others go that way.
-    pub(in crate::wave) fn by(&self, way: Way) -> &Lengths {
-        if way == Way::Up { self.telling() } else { self.ended.by(way) }
+    /// The runs that tell how far others go in that direction.
+    pub(in crate::wave) fn by(&self, direction: Direction) -> &Lengths {
+        if direction == Direction::Up { self.telling() } else { self.ended.by(direction) }
     }
 
     /// The runs that tell how far others go up.
     pub(in crate::wave) fn telling(&self) -> &Lengths {
-        if self.left.known() { &self.left.lengths } else { self.ended.by(Way::Up) }
+        if self.left.known() { &self.left.lengths } else { self.ended.by(Direction::Up) }
     }
 
     /// How far apart the runs of strides lay.
