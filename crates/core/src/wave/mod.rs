@@ -77,6 +77,7 @@ use crate::view::View;
 use crate::window::Window;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Bound;
 use devices::device::Sent;
 use lately::Lately;
 use memory::belief::Belief;
@@ -296,8 +297,15 @@ impl Wave {
     /// The next thing to do, demand before speculation, never more in flight than the device digests. Call until `None`
     /// after each input.
     pub fn poll(&mut self, now: Nanos) -> Option<Action> {
-        let devices: Vec<u64> = self.queues.iter().filter(|(_, q)| !q.is_empty()).map(|(&d, _)| d).collect();
-        devices.into_iter().find_map(|device| self.poll_device(now, device))
+        let mut behind = Bound::Unbounded;
+        loop {
+            let mut queues = self.queues.range((behind, Bound::Unbounded));
+            let device = *queues.find(|(_, queue)| !queue.is_empty())?.0;
+            if let Some(action) = self.poll_device(now, device) {
+                return Some(action);
+            }
+            behind = Bound::Excluded(device);
+        }
     }
 
     /// Files' leaves of 64 pages whose state changed since the last call, for drivers that publish what is quiet.
