@@ -72,7 +72,8 @@ pub struct Segment {
     pub steer_maps: AtomicU32,
     /// Files smaller than this many bytes are left alone.
     pub size_min: AtomicU64,
-    /// CLOCK_MONOTONIC in ns when the agent last looked around; at most [`HEARTBEAT_MAX_NS`] old while it lives.
+    /// CLOCK_MONOTONIC in ns when the agent last looked around: its longest sleep ago at most (100 ms), unless a device holds it up in a
+    /// readahead(2).
     pub heartbeat_ns: AtomicU64,
     /// Futex word: changes whenever somebody rings.
     pub bell: AtomicU32,
@@ -97,7 +98,8 @@ pub struct Segment {
 #[repr(C, align(128))]
 struct Pad([u8; 0]);
 
-/// A heartbeat older than this means that the agent is dead: 2 s, forty times its longest sleep.
+/// An agent with a heartbeat older than this is taken for dead: 2 s, twenty times its longest sleep. One that a device holds up in a readahead(2)
+/// for as long is so too, until it looks around again; its programs read unsteered meanwhile.
 pub const HEARTBEAT_MAX_NS: u64 = 2_000_000_000;
 
 impl Segment {
