@@ -1,7 +1,7 @@
 //! Who decides in a world, and how it is asked: an era's policy for each open file, or one `wave` for all of them.
 //!
 //! The world has no opinion. It asks where the kernel of that era asked (at every read, at a miss, at a mark) and does what
-//! comes out, through the public door of the core; `tests/world.rs` holds it to that.
+//! comes out, through the public door of the core; `tests/worlds.rs` holds it to that.
 
 use bowwave_core::{
     Action, Ask, AskKind, Config, Counters, Decision, Extent, FetchId, FileId, Input, Nanos, PageCount,
