@@ -2,7 +2,7 @@
 //!
 //! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
 //! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
-//! twice as much is let out, and 2 MiB to begin with (on a device far away what three of its connections carry in a latency, 9 MB
+//! twice as much is let out, and 2 MiB to begin with (on a device far away what three of its connections carry in a latency, 8 MB
 //! on s3), but no more than 38 MiB on that ground, which 256 MiB read would allow; on a head no more than what makes each way to a stream an eighth longer, if that
 //! is more: where streams are many, ways are what is scarce. What readers have paid for by waiting comes on top, as much again at most: a
 //! stream that has waited once may have out what one latency carries, since to wait again would cost as much.

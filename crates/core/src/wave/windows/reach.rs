@@ -276,9 +276,9 @@ impl Wave {
 
     /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; of which each of the streams that
     /// one reader goes between has its part, and four requests at least, where answers are not late; on a head what it stays for while others
-    /// wait, 3,200 pages on hdd. A device that answers soon is given, in all, half as much again as it carries
+    /// wait, 3,124 pages on hdd. A device that answers soon is given, in all, half as much again as it carries
     /// until the driver has told of it, or in four latencies: where that takes up to 20 ms 3,700 pages on ssd and 1,900 on nfs, where it is
-    /// told at once 73 and 183. What is out beyond that is in vain when its reader ends.
+    /// told at once 73 and 367. What is out beyond that is in vain when its reader ends.
     pub(in crate::wave) fn enough(&self, f: &File) -> u64 {
         let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
         let trip = q.device.trip_pages();
@@ -360,7 +360,7 @@ impl Wave {
         if alone || !fits { 0 } else { (share / s.request.max(1)).max(1) * s.request }
     }
 
-    /// Pages in vain that a wait is worth: those that come in an eighth of its time (R9). 24 on hdd, 82 on s3, 3 on nfs.
+    /// Pages in vain that a wait is worth: those that come in an eighth of its time (R9). 24 on hdd, 82 on s3, 7 on nfs.
     pub(in crate::wave) fn wait_pages(&self, f: &File) -> PageCount {
         PageCount(self.unit(f) / 8)
     }
