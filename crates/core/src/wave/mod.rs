@@ -36,13 +36,14 @@
 //! |---|---|
 //! | seed | a first read, of which nobody knows yet whether it is a stream's |
 //! | told, quiet | a read that the brain hears of when it is made, and one of pages that were there, of which it hears later or never |
-//! | unit | pages that one connection carries in the time of one lone read (hdd 195, s3 656) |
-//! | way | the time that a head takes to go elsewhere; one latency |
-//! | trip | pages that a head should bring each time it goes elsewhere: what four ways carry |
+//! | unit | the bandwidth-delay product of one connection, in pages: what it carries in the time that one lone read takes (hdd 195, s3 656) |
+//! | way | the time that a head takes to go elsewhere, one latency; in pages, what is carried in that time |
+//! | trip | one such journey of a head, and the pages that it should bring: what four ways carry, so that the way costs a quarter of the carrying (hdd 781) |
 //! | piece | pages of one request |
-//! | out | pages fetched ahead and not read so far |
-//! | dead | pages that are out, and to which nobody is to come |
-//! | rent, price | what reads in a region have waited; what fetching the region would take |
+//! | unread | pages fetched ahead, present or in flight, and not read so far |
+//! | dead | those of them that no stream will read, about: left by streams that ended, gaps behind a stride, regions that were bought |
+//! | out | unread, less the dead: somebody may still come to them |
+//! | rent, price | the time that reads at random in a region have waited; the time that fetching what is missing of it would take |
 //! | credit, debt | pages of speculation that waits have paid for; pages that were fetched in vain |
 //! | head, near, far | a device that serves one request at a time and goes from place to place; one that answers soon; one that answers late |
 //! | glide, crawl | who reads on need not wait for a head; a link carries little, whatever is asked |
