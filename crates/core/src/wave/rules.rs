@@ -1,7 +1,7 @@
 //! The rules in words, for whoever reads a reason: the table at the top of mod.rs itself, so that there is no other to grow old.
 //!
 //! ```text
-//! | R3 waited | a window grows only when its reader waited: from his third read on, ... | plan.rs, ... | timed reads; ... |
+//! | R3 waited | a window grows only when its reader waited: from the third read of the stream on, ... | plan.rs, ... | timed reads; ... |
 //!   name        in short, up to the colon; the whole says when and how
 //! ```
 
