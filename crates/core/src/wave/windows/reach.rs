@@ -1,16 +1,23 @@
 //! R3, R8, R9, R12, R13, R15: how far ahead of a stream to fetch, and by how much at once.
 //!
 //! ```text
-//! wanted ahead of a stream   = ahead            grown by waits (R3), 4 pages for each page of the first read at first;
-//!                                                what one connection carries in a latency while no run has ended, three where
-//!                                                that is long; a quarter of what he has come for who is alone on a head
-//!                              cut or raised by  runs that ended (R9)
-//!                              cut to            its share of memory, and of the speculation allowed (R13); on a head
-//!                                                of three quarters more of both, since half is out on average, and of
-//!                                                what others leave of the latter where many wait for late answers; of memory a
-//!                                                quarter less where its reader reads most pages twice, half as much again
-//!                                                where he takes from afar what comes as it comes; and to what others have
-//!                                                left of memory, who came when they were fewer
+//! what is wanted ahead of a stream, and what changes it, in this order (`target`):
+//!
+//!   ahead          grown by waits (R3); at first 4 pages for each page of the first read
+//!     at least     while no run has ended, what a wait has paid for: one unit, or three upwards where the device is neither a head nor near
+//!     at most      four times what the reader has come, or what its waits have paid for; for a reader alone on a head a quarter of what it has come
+//!   R9             cut or raised to what runs that ended promise, or to where the reader has looked ahead;
+//!                  where neither says anything cut to the stream's share of the speculation (R13)
+//!   R13            cut to what keeps the device busy
+//!   R13            cut to the stream's share of memory, and to what other streams have left of it, which came when they were fewer
+//!   R15, R9, R12   cut to what the program said it needs, to what is enough from run to run, to what is proved while much is lost unread
+//!
+//! what changes a share:
+//!
+//!   on a head                                                     both of them 7/4, since half of a window is out on average
+//!   answers are late, and streams more than requests in flight    speculation up to 7/4, as far as others have left that
+//!   the reader reads most pages twice                             memory 3/4
+//!   the reader takes pages from afar as soon as they arrive       memory 3/2
 //! ```
 
 use crate::decision::Why;
@@ -50,12 +57,16 @@ const PARTS: u64 = 8;
 impl Wave {
     /// Pages by which a window of `target` is pushed on at once: its reader is heard of again when so many are read.
     ///
-    /// A quarter of it, so that the next are there in time, or an eighth where answers are late, since what is read of it meanwhile is not on
-    /// its way; more where several readers wait, for they do not wait for one another. A request should be worth its way: an eighth of what one latency carries, up to half of the window, or three
-    /// quarters where streams are more than requests can be in flight, since most of them wait for their turn anyway; on a head
-    /// a whole trip, up to seven eighths. Where memory has no room for what the device carries, all of it should be on its way all the
-    /// time: as many parts as the device takes requests from each stream, up to eight, each worth a request; and where not even requests
-    /// of the smallest size are as many, each of them for itself: 8 MiB of memory on s3, 32 of 128 KiB.
+    /// As many as are worth a request: a trip of a head, elsewhere an eighth of a unit. But no fewer than a quarter of the window, so that the next
+    /// pages are there in time, or an eighth where answers are late, since what is read meanwhile is not on its way; of `r` readers that wait `r` parts
+    /// in `r + 3` or `r + 7`, since they do not wait for one another; and 8 pages of a window of 16 and more. And no more than
+    ///
+    /// - on a head seven eighths of the window;
+    /// - where streams are more than requests can be in flight three quarters, since most of them wait for their turn anyway;
+    /// - where memory has no room for what the device carries, one part in as many as the device takes requests from each stream, eight at most,
+    ///   and 32 pages at least: all of the window should be on its way all the time. Where requests of 32 pages, the smallest, are no more than
+    ///   the device takes, each of them is a part: 8 MiB of memory on s3, 32 of 128 KiB;
+    /// - elsewhere half.
     pub(in crate::wave) fn step(&self, f: &File, target: u64) -> u64 {
         let Some(queue) = self.queues.get(&f.device) else { return target.max(1) };
         let trip = queue.device.trip_pages();
@@ -235,10 +246,10 @@ impl Wave {
         self.queues.get(&f.device).is_some_and(|q| q.device.is_near())
     }
 
-    /// Whether a head may stay with a stream: it moves forward, others wait for the head too, and its reader takes what comes as fast as it
-    /// comes. Then a short window that is pushed on by halves keeps the head there, and a long one would only be left at its end. Where memory
-    /// has no room for that window either, the head would go elsewhere between its halves. Streams to come are not reckoned with: what it has is
-    /// read before they are there.
+    /// Whether a head may stay with a stream: it goes up, readers of others wait for the head too, and its own takes pages as soon as they arrive.
+    /// Then a short window that is pushed on by halves keeps the head there, and of a long one only more would be in vain when the stream ends. Not
+    /// where memory has no room for the short one either (`stays_by`), for the head would go elsewhere between its halves. Streams to come are not
+    /// counted for that: what this one has is read before they are there.
     pub(in crate::wave) fn stays(&self, s: &Stream) -> bool {
         let Some(f) = self.files.get(&s.file) else { return false };
         let crowded = self.queues.get(&f.device).is_some_and(Queue::crowded_head);
@@ -247,8 +258,9 @@ impl Wave {
             && self.asked_for(f, self.room() / self.active().max(1)) >= self.trip(f) / STAYS
     }
 
-    /// Whether what is ahead of a stream is on its way rather than lying there: answers are late, and its reader takes what comes as fast as it
-    /// comes, and reads nowhere else. Not if a read of his is large, for parts of it lie there until the rest has come, nor if he reads again.
+    /// Whether what is ahead of a stream is in flight rather than lying there: answers are late, and the reader takes pages as soon as they arrive and
+    /// reads nowhere else. Not if one read is more than a quarter of the stream's share, since parts of it lie there until the rest has come, nor if
+    /// the reader reads its pages again.
     pub(in crate::wave) fn rushes(&self, s: &Stream) -> bool {
         let Some(f) = self.files.get(&s.file) else { return false };
         let willing = s.takes_what_comes() && s.returns.stayed() >= STAYED_IN && !s.reads_again();
@@ -274,11 +286,14 @@ impl Wave {
         if s.request > part { 2 * s.request } else { part }
     }
 
-    /// Pages ahead of a stream that keep its device busy, whatever more it may have: what goes out at once, twice; of which each of the streams that
-    /// one reader goes between has its part, and four requests at least, where answers are not late; on a head what it stays for while others
-    /// wait, 3,124 pages on hdd. A device that answers soon is given, in all, half as much again as it carries
-    /// until the driver has told of it, or in four latencies: where that takes up to 20 ms 3,700 pages on ssd and 1,900 on nfs, where it is
-    /// told at once 73 and 367. What is out beyond that is in vain when its reader ends.
+    /// Pages ahead of a stream that keep its device busy. What is out beyond that is in vain when the reader stops, whatever else allows it.
+    ///
+    /// - A head: the four trips for which it stays while others wait, 3,124 pages on hdd.
+    /// - A device that answers late: twice what it takes at once.
+    /// - Any other: of that the stream's part, where readers go between several streams; four requests at least. If it is known to answer soon,
+    ///   all streams together are given no more than half as much again as it carries until the driver has told of an arrival
+    ///   ([`crate::wave::Config::seen_within`]), or in four latencies, but two requests each: 3,700 pages on ssd and 1,900 on nfs where the driver tells
+    ///   within 20 ms, 73 and 367 where it tells at once.
     pub(in crate::wave) fn enough(&self, f: &File) -> u64 {
         let Some(q) = self.queues.get(&f.device) else { return u64::MAX };
         let trip = q.device.trip_pages();
@@ -345,9 +360,10 @@ impl Wave {
         if share >= AHEAD_MIN { self.asked_for(f, share) } else { self.asked_for(f, self.room()) / streams }
     }
 
-    /// What a stream has ahead of it for its share of memory: no less than four pages. Where streams are so many that they have less, it has whole
-    /// reads, for part of one brings nothing: one at least, and none where memory does not hold what all of them read by their turns beside what
-    /// is out. A head brings them with what their reader waits for; it would come for them alone as well for him.
+    /// What a stream has ahead of it for its share of memory: that share, and four pages where it is less. But from its fourth read on a stream whose
+    /// share is less than four pages has whole reads, since part of one brings nothing: as many as its share holds, and one at least. It has none where
+    /// memory does not hold one read of every stream beside what is out; nor on a head while its reader does not wait for it, since the way
+    /// for these pages alone is as long as the way for the reader's own read, which brings them too.
     ///
     /// 512 streams in 8 MiB, 2 pages for each. In reads of a page 2 are ahead; in reads of two pages one is, while no more than 1792 - 2 * 512 are
     /// out; in reads of four none: 2048 pages come between two turns.
