@@ -1,15 +1,16 @@
 //! How many small requests a device works on at once: learnt from what it costs to go elsewhere while others are under way.
 //!
-//! A head pays a seek for each jump. Where requests overlap, the time between two arrivals is all spent on carrying. But a request
-//! that went out when nothing else was under way comes one latency later from either; so only that counts which the request's own
-//! latency does not explain:
+//! A head pays a seek for each jump (a request that does not begin where another ended). Where requests overlap, all of the time between two arrivals is
+//! spent on carrying. But a request that went out when nothing else was under way arrives one latency later from either kind of device. So a jump
+//! tells of its device only where its own latency does not explain when it came:
 //!
 //! ```text
-//! it had stood in line for a latency when the one before it came,    what passed since then is what it cost, with its
-//! or for a quarter, and came so much later than one alone,           carrying
-//! or came within 1 1/2 latencies, as the fourth that had jumped
-//! neither: it begins a leg, with those behind it that do not jump    the same, if they carry for a latency in all: several
-//!                                                                    connections would have brought them sooner
+//! it stood in line for a latency when the one before it came;        what passed since that one came is what the jump
+//! or for a quarter of one, and came so much later than one alone;    cost, with its carrying
+//! or was the fourth under way that had jumped, and came within
+//!   1 1/2 times what one alone takes
+//! none of these: it begins a leg, with the requests behind it        the same of the whole leg, if that carries for a latency or
+//!   that do not jump                                                 longer: several connections would have brought it sooner
 //!
 //! hdd, beside others, after 3.9 ms in line      11.9 ms, 3.9 later than alone, 8.0 after the one before: a jump of 8.0 ms
 //! hdd, reverse windows of 8 x 128 KiB           18.5 ms = 8 ms + 8 x 1.3 ms, one jump: 8 ms of 8 ms, overlap 1

@@ -1,21 +1,24 @@
 //! R12: pages that are gone before they are read, and what is believed of memory then.
 //!
+//! A stream is *robbed* whose pages ahead were lost unread, until its reader is back in time. A stream is *outlived* whose page read last is gone when
+//! its reader comes back: what is fetched ahead of it would be gone as well. The brain is *losing* while more is lost, of late, than speculation may waste
+//! (trials.rs).
+//!
 //! ```text
-//! a reader finds gone what had arrived   thrash: half as much ahead of him, fetched again; an eighth less memory believed in, from the fifth
-//!                                        in an epoch on where there are 300
-//! a few are seen to be gone, of many     the cache drops single pages for reasons of its own: fetched again (but not by a head)
-//! many are seen to be gone               their streams have not asked for them; they ask again for what they may have then, and
-//!                                        have shown how far such runs come (R9); an eighth less memory believed in for as many
-//!                                        as a sixteenth of it, and none comes back in such an epoch
-//! a reader comes back, and what he read  outlived: nothing for a short run, nor for one that was robbed before; it would be
-//!   last is gone                         gone as well when he comes for it
+//! a reader finds gone what had arrived    thrash: the window of its stream is halved, and fetched again. Once more than one in 64 of the active
+//!                                         streams did so in an epoch, of 300 from the fifth on: an eighth less memory is believed in
+//! pages are seen to be gone, a few        the cache drops single pages for reasons of its own: fetched again, but not by a head
+//! more than a few                         the streams that had asked for them have not, and ask again for what they may have then; how far short ones
+//!                                         have come says how far such runs come (R9)
+//! many                                    an eighth less memory is believed in, for each 64 pages and a sixteenth of it; and none comes back at the end
+//!                                         of such an epoch
+//! a stream is outlived                    nothing is fetched ahead of it, if its run is short or was robbed before
 //! memory is short, and a stream was hit   what it has ahead beyond its new share is given up: the driver may let it go
-//! much is gone, of all that is fetched   losing: nothing ahead but of runs longer than 4 reads, as far as they have come, and no region
-//!                                        is bought, unless those before brought four times what they took (account.rs); then a little
-//!                                        on trial (trials.rs)
+//! losing                                  nothing is fetched ahead but of runs longer than 4 reads, as much as they have come, and no region is bought,
+//!                                         unless those before brought four times what they took (account.rs); then a little on trial
 //! ```
 //!
-//! Few are 64 pages and a sixteenth of what is out, in an epoch. Much is more than speculation may waste (trials.rs).
+//! A few are 64 pages and a sixteenth of what is out, in an epoch, while what is out fills less than a quarter of the memory believed in.
 //! `tests/wave/r12-thrash.txt` tells it as a story.
 //!
 //! Where a head stays with one reader for long, what others have ahead of them ages. A reader who takes pages as soon as they arrive (R13) would

@@ -1,11 +1,18 @@
 //! R12, R13: who counts as reading, and what each of them may have out.
 //!
-//! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread
-//! would be the waste; so no more is let out than 15 % of what was used, divided by the streams. While little was used,
-//! twice as much is let out, and 2 MiB to begin with (on a device far away what three of its connections carry in a latency, 8 MB
-//! on s3), but no more than 38 MiB on that ground, which 256 MiB read would allow; on a head no more than what makes each way to a stream an eighth longer, if that
-//! is more: where streams are many, ways are what is scarce. What readers have paid for by waiting comes on top, as much again at most: a
-//! stream that has waited once may have out what one latency carries, since to wait again would cost as much.
+//! The share of speculation is the waste ceiling turned round. Were every reader to stop at this moment, what is out unread would be the waste; so
+//! what all streams together may have out is 15 % of what was used, or if that is more
+//!
+//! ```text
+//!   2 MiB, or if that is more what three connections of the device carry in a latency: 8 MB on s3
+//! + 2 pages for each page used
+//! + what readers have paid for by waiting, 2 pages for each page used at most: a stream that has waited once may have out what one latency
+//!   carries, since to wait again would cost as much
+//! but no more than 38 MiB in all, which 256 MiB read would allow; or on a head, if that is more, than what makes each way to a stream an eighth
+//! longer: where streams are many, ways are what is scarce
+//! ```
+//!
+//! It is divided by the streams.
 //!
 //! What a stream leaves when it ends is waste, and a debt: as much less is let out. It is made good page for page by what is
 //! fetched ahead and read, and by waits: where a reader goes on to wait, the time costs more than the pages would have.
@@ -14,11 +21,12 @@
 //! streams of two reads each, and who reads in order after them would have a hundredth of what he may. They share with all; and of memory each
 //! has its share, as always.
 //!
-//! Streams that read in step share alike. One that reads more than its share of the pages is given as much of the speculation by
-//! that measure, as far as the others have left it; if they leave it less than half, they are held to their own measure, though to no
-//! less than a quarter of their share, for a while. And where they leave it nothing, it has what a wait is worth, one latency's carrying,
-//! if that is due to it by use: rows of a matrix that was read a while ago have their windows out still, and whoever reads now would wait for
-//! every few pages. Only where requests overlap: a head brings a trip's worth for a wait.
+//! Streams that read in step share alike. A stream that reads more than its share of the pages is given as much of the speculation by that measure
+//! (its *use*), as far as the others have left it. If they leave it less than half of that, and that is more than two shares, each of the others is held
+//! to its own use, though to no less than a quarter of its share, until as many pages are used as may be out. And if they leave it nothing, it has at
+//! least what a wait is worth, one latency's carrying, if so much is due to it by use: the rows of a matrix that were read a while ago have
+//! their windows out still, and a reader that comes to another row would wait for every few pages. That is so only where requests overlap: a head
+//! brings a trip's worth for a wait.
 //!
 //! ```text
 //! 1 stream, nothing used yet        512 pages        1 stream after 512 MiB      0.15 * 131072 = 19660 pages

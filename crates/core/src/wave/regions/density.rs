@@ -12,13 +12,16 @@
 //!   read 4   rent 32 ms, 8 of 256 pages, in three of the four quarters -> buy [region)
 //! ```
 //!
-//! Three guards keep a uniformly random reader from buying anything, and others from buying too much. The reads must
-//! *gather*: four in the region, and more than chance would bring to any region of a file read evenly. The region must be
-//! *thick*, and those like it, which ended, say how thick (fills.rs); where they filled, the first read buys it, with those beside it. And
-//! they must be *spread*: three of its quarters hold an eighth of the reads each, else it is a part of it that is thick. Of a large one no
-//! more is bought than from its lowest read to its highest, and as far beyond as two reads lie apart on average, unless it is no head
-//! and what is left comes in a quarter of a wait. Where a gap costs more than a request of its own (an SSD), what was read there and is gone
-//! again is a gap as well: three quarters of what is fetched must be new.
+//! Three guards keep a uniformly random reader from buying anything, and other readers from buying too much. In a region that is bought
+//!
+//! - the reads *gather*: they are four at least, and more than chance would bring to any region of a file that is read evenly (chance.rs);
+//! - they lie *thick*: as much of the region was read as is asked of its like, of which those that ended say how thick they were (fills.rs). Where
+//!   those filled, the first read in it buys it, with those beside it;
+//! - they are *spread*: three of its quarters hold an eighth of the reads each. Else a part of it is thick, and that is bought.
+//!
+//! Of a region of 16 MiB and more no more is bought than from its lowest read to its highest, and twice as far beyond as its reads lie apart on
+//! average; but all of it if the device is no head and the rest comes in a quarter of a wait. Where a gap costs more than a request of its own (an
+//! SSD), a page that was read and is gone again is a gap as well: three quarters of what is fetched must be new.
 //!
 //! Where its readers go on beside what was bought, that is bought as well (beside.rs). What a single reader has gone through in order, upwards or
 //! downwards, is not: what is left of it lies behind him, and what lies before him is read through where that pays (hops.rs). A head buys it

@@ -16,13 +16,16 @@
 //!   read 52   rent 416 ms >= 827 ms / 2: worn, and bought for 1.2 s; 20,000 lookups take 1.7 s instead of 160 s, and 300 1.7 instead of 2.4
 //! ```
 //!
-//! While nobody knows whether it is a head, a part is bought for an eighth of the price to who reads single pages: it tells the price as well.
-//! Reads that nobody told count all the same ([`crate::wave::Input::Untold`]): 3,000 of an SSD wear 150 MB, of which its driver tells one in 240.
+//! While nobody knows whether the device is a head, a read brings 256 KiB around it once the rent comes to an eighth of the price: how its holes
+//! come tells whether requests overlap, and so the price. Reads that nobody told count all the same ([`crate::wave::Input::Untold`]): 3,000 of an
+//! SSD wear 150 MB, of which its driver tells one in 240.
 //!
-//! A head pays a way for each hole that the reads have left, so the price of what is left grows with the rent, and never comes to it. So it buys for
-//! half of the price without the holes, from the 16th random read on, and while the holes cost no more than the pages: who stops just then has fetched for
-//! four times what he waited. And only for who reads single pages: the larger his reads, the fewer are left to him, and those who read runs here
-//! and there stop before it pays.
+//! A head pays a way for each hole that the reads have left, so the price of what is left grows with the rent, and the rent never comes to it. So a head
+//! buys once the rent comes to half of the price without the holes, and while the holes cost no more than the pages: a reader that stops just then has
+//! spent four times what it waited, with the waits themselves.
+//!
+//! Both from the 16th random read on only, and for reads of two pages on average or fewer: the larger the reads are, the fewer of them are left, and
+//! programs that read runs here and there stop before it pays.
 
 use crate::units::Extent;
 

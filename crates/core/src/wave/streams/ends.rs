@@ -15,8 +15,8 @@
 //!                        where he went by it         ended, if it had no more than 7 reads: they were the first of streams
 //! ```
 //!
-//! A stride that rests has no share, and what was not sent for it is not wanted any more; what was fetched is there for who comes back: he may
-//! have read it without a word while he was heard elsewhere.
+//! A stride that rests has no share, and what was not sent for it is not wanted any more. What was fetched for it stays: its reader may come back, or
+//! may have read it without a word while it was heard elsewhere.
 //!
 //! What an ended stream has left unread is a debt of the run (R13). The test below owns the numbers; `tests/wave/r07-stride.txt` tells of
 //! strides by turns.
@@ -65,8 +65,9 @@ impl Wave {
         }
     }
 
-    /// R9: where a read belongs that was found at `place`. Who comes back to a run that was left, where those who leave do not come back, and
-    /// not to where it was left (nor is in it), begins another: behind pages that he did not read, which ends that one, or within it, and then it begins there.
+    /// R9: where a read belongs that was found at `place`, in a file whose one reader leaves runs and does not come back to them. If it comes, from elsewhere,
+    /// to a run that was left, but not to the page at which it was left, another run begins: behind pages that were not read, which ends the one that
+    /// was left, or within that one, which then begins there.
     pub(in crate::wave) fn another_run(
         &mut self,
         id: FileId,

@@ -3,9 +3,9 @@
 //! ```text
 //! he reads here, here, here                  stayed in it twice in a row
 //! he reads here, elsewhere, here             not stayed in it
-//! he reads 255 others between two of his     by turns: until he has read 512 others he may be on his way back (sweep.rs)
-//! 400 reads of the file between two of his   may be chance, in a file so small that as many at random come to where he was (in_step.rs);
-//! and 400 between the next two               but not twice
+//! he reads 255 others between two of his     he goes by turns, a round of 256: until 512 others were read he may be on his way back (sweep.rs)
+//! 400 reads of the file between two of his   may be chance, if so many reads at random of a file so small come to where he was (in_step.rs);
+//! 400 between the next two as well           is none
 //! nobody else read on the device meanwhile   the turn is still the one that the stream began with: he is alone there (glides.rs)
 //! ```
 

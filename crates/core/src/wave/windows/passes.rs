@@ -1,8 +1,9 @@
 //! R2: a reader who passes more than his reads would wait for has no window.
 //!
-//! Pages arrive in the order of the file, so a reader who skips waits for what he skips as well. He goes on inside his window however much he skips
-//! there, and where a device answers soon that may take longer than if each of his reads had waited alone. How much he skips
-//! nobody tells: what is there he reads without a word. But a mark that is read is heard of, so each mark is a sample of one page:
+//! Pages arrive in the order of the file, so a reader that skips pages inside its window waits until those have come as well. However much it skips, it
+//! goes on in that window; and where a device answers soon, what is skipped may take longer than if each read had waited alone. How much is skipped
+//! nobody tells, since what is there is read without a word. But a mark that is read is heard of, so each mark that the reader came by is a sample of
+//! one page:
 //!
 //! ```text
 //! what an index finds: 4 pages every 26 on the average, so of 24 marks about 4 are heard, and for one of them 20 / 4.5 = 4.4 are not
