@@ -42,9 +42,9 @@ pub(crate) struct FileShared {
     pub(crate) number: u32,
     pub(crate) storage: Box<dyn Storage>,
     pub(crate) meta: Meta,
-    /// Its device answers at once, by what was known at the latest read that was told;
+    /// Whether its device answers at once, by what was known at the latest read that was told.
     quick: AtomicBool,
-    /// and so many pages side by side had better go in one request.
+    /// Pages side by side that had better go in one request, by what was known then.
     joined_max: AtomicU64,
     /// Set once the object was found to be another: what is cached stays readable, nothing else.
     changed: OnceLock<Error>,

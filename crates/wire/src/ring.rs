@@ -13,15 +13,15 @@ pub const EVENTS_MAX: usize = 16_384;
 /// Times that a pusher tries to claim a place: as often as a thousand others can be quicker.
 const CLAIMS_MAX: usize = 1024;
 
-/// What a process tells of itself, the `detail` of [`Kind::Process`]: it starts,
+/// The `detail` of [`Kind::Process`]: the process starts.
 pub const STARTS: u32 = 0;
-/// is the child of a fork,
+/// The `detail` of [`Kind::Process`]: the process is the child of a fork.
 pub const FORKED: u32 = 1;
-/// goes dormant, since a filter may kill it for our system calls,
+/// The `detail` of [`Kind::Process`]: the process goes dormant, since a filter may kill it for our system calls.
 pub const SECCOMP: u32 = 2;
-/// or since our library is not where it was,
+/// The `detail` of [`Kind::Process`]: the process goes dormant, since our library is not where it was.
 pub const CHROOT: u32 = 3;
-/// and ends.
+/// The `detail` of [`Kind::Process`]: the process ends.
 pub const ENDS: u32 = 4;
 
 /// What an event tells.

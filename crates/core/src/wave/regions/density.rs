@@ -66,16 +66,17 @@ use core::mem::size_of;
 
 /// A region is bought once so many times the rent paid in it come to its price.
 const RENT: u64 = 2;
-/// Of a region of so many pages and more, 16 MiB, no more is bought than what surrounds its reads (region.rs);
+/// Of a region of so many pages and more, 16 MiB, no more is bought than what surrounds its reads (region.rs).
 const CLIPPED_MIN: u64 = 4096;
-/// but its ends are not left out where both come in one part in so many of a wait.
+/// Its ends are bought with what surrounds its reads if both come in one part in so many of a wait.
 const ENDS: u64 = 4;
-/// Reads gather where a region has at least so many, more than chance would bring there (chance.rs),
+/// Reads gather where a region has at least so many of them, and more than chance would bring there (chance.rs).
 const GATHER_MIN: u64 = 4;
-/// and so many of its quarters hold an eighth of them each;
+/// Reads are spread where so many quarters of a region hold an eighth of them each.
 const QUARTERS: usize = 3;
-/// but so many reads, in so many quarters, say that the price is worth knowing.
+/// So many reads that gather in a region say that its price is worth knowing, if they are spread over [`PART_QUARTERS`].
 const PART_MIN: u64 = 3;
+/// So many quarters of a region must hold an eighth of its reads each, if its price is to be worth knowing.
 const PART_QUARTERS: usize = 2;
 /// Regions watched in a file; when there are more, those read longest ago go.
 const REGIONS_MAX: usize = 4096;
@@ -84,16 +85,16 @@ const NEW_DEAR: (u64, u64) = (3, 4);
 /// Pages of thin regions that may be bought before any of them is read, the largest region or 64 MiB, and no more than a quarter of what memory
 /// holds; each page read out of them lets as many more be bought as one in [`THICK`] is worth.
 const THIN_MAX: u64 = 16_384;
-/// Regions are bought at their first read, as their like filled, while no more than so many pages are still to be read of such, 4 MiB, or none: he
-/// who has gone on to read elsewhere at random shows it with the first of them, and not after dozens.
+/// Regions are bought at their first read, as their like filled, while no more than so many pages are still to be read of such, 4 MiB, or none: a
+/// reader that has gone on to read elsewhere at random shows it with the first of them, and not after dozens.
 const AT_ONCE_MAX: u64 = 1024;
 /// One page in so many that were read of a region that filled is forgiven beside.
 const FORGIVEN: u64 = 8;
-/// Pages of the part that is bought to learn what the device carries,
+/// Pages of the part that is bought to learn what the device carries.
 const PART: u64 = 1024;
-/// why,
+/// Why that part is bought.
 const LEARNS: &str = "R11 a part, to learn the price";
-/// and reads until another is: it has arrived long before.
+/// Reads from one such part to the next at least: it has arrived long before.
 const PART_READS: u64 = 8;
 /// A region that fills is bought at once if the waits that it saves are worth so many times its price.
 const WORTH: u64 = 2;

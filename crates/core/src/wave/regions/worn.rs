@@ -32,16 +32,16 @@ use crate::units::Extent;
 /// One page in so many must have been read at random: from there on the kernel's own reading around, 32 pages a fault, would meet 3 % of
 /// the touches that are random here.
 pub(in crate::wave) const WORN: u64 = 512;
-/// Of a larger file than 128 MiB more.
+/// Pages of the largest file for which that is enough, 128 MiB: of a larger one more must have been read.
 const SMALL_MAX: u64 = 32_768;
 /// While nobody knows whether requests overlap, nor by what the price is to be reckoned, part of a file shows it to who reads single pages, for
 /// one part in so many of the price.
 const SHOWS: u64 = 8;
 /// Random reads from which on a head buys what is left: so many are no chance.
 const HEAD_READS_MIN: u64 = 16;
-/// It does so for one part in so many of the price, and while the holes cost no more than that,
+/// A head buys it once the rent comes to one part in so many of the price, and while the rent, about what the holes cost, is no more than all of it.
 const HEAD_RENT: u64 = 2;
-/// and for reads of no more pages than this on average.
+/// A head buys it for reads of no more pages than this on average, and so a part is bought to see what the device is.
 const HEAD_PAGES_MAX: u64 = 2;
 
 /// The random reads of one file, and whether they have worn it.
