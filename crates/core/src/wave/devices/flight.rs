@@ -29,9 +29,9 @@ const FLIGHT_MAX: u32 = 512;
 #[derive(Clone, Debug)]
 pub(in crate::wave) struct Flight {
     max: u32,
-    /// Requests that are out now,
+    /// Requests that are out now.
     out: u32,
-    /// and those of them that have jumped.
+    /// Requests that are out now and have jumped.
     jumping: u32,
     /// Whether the limit held anything back since it last changed.
     limited: bool,

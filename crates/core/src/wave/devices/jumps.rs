@@ -46,17 +46,19 @@ const JUMPS: u64 = 8;
 /// What is known of jumps.
 #[derive(Clone, Debug)]
 pub(in crate::wave) struct Jumps {
-    /// Small requests that the device works on at once, in 1/256: 16 until it is known better;
+    /// Small requests that the device works on at once, in 1/256: 16 until it is known better.
     overlap_256: u64,
-    /// and whether that was measured.
+    /// Whether that was measured.
     weighed: bool,
     /// The latest arrival, or when the first request went out since nothing was under way.
     since: Nanos,
-    /// Since the overlap was last reckoned: time that passed, time that the bytes take, jumps,
+    /// Time that passed since the overlap was last reckoned, as far as it tells.
     busy_ns: u64,
+    /// Time that the bytes take that were carried in it.
     carrying_ns: u64,
+    /// Jumps in it.
     jumps: u64,
-    /// and how many that had jumped were under way when those were sent, summed.
+    /// Requests that had jumped and were under way when each of those jumps was sent, summed.
     flying: u64,
     leg: Option<Leg>,
     /// Readers who found one of ours on the way.

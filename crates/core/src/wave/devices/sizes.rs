@@ -20,9 +20,9 @@ use crate::units::{Bytes, Nanos, PageCount};
 use crate::wave::devices::crawls::Round;
 use crate::wave::devices::device::PIECE_MIN;
 
-/// Requests of a stretch,
+/// Requests of a stretch.
 const STRETCH: u64 = 16;
-/// of which so many must be of the size that is tried: the last of a window is what is left of it.
+/// Requests of a stretch that must be of the size that is tried: the last of a window is what is left of it.
 const OF_ONE_SIZE: u32 = 12;
 /// What is twice as large must bring more by one part in so many; where some of them jumped by one in so many.
 const MORE: u64 = 12;

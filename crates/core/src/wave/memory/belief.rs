@@ -13,9 +13,9 @@ const ROOMY_SHARE: u64 = 4;
 const SAME_MEMORY: u64 = 16;
 /// Where fewer than one in so many streams find pages gone in an epoch, it is not the memory: a device may have taken long for them.
 const THRASHED_SHARE: u64 = 64;
-/// What did not fit takes one part in so many off the memory believed in,
+/// What did not fit takes one part in so many off the memory believed in.
 const LESS: u64 = 8;
-/// which is no less than 1 MiB.
+/// Pages that are believed in at least: 1 MiB.
 const BELIEVED_MIN: u64 = 256;
 /// Part of the memory that is believed in again after an epoch in which little was lost: what an eighth less has mended is not tried anew
 /// for 16 s.

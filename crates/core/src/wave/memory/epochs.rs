@@ -21,11 +21,11 @@ const NEVER: u32 = u32::MAX;
 /// When a stream was counted last: its part of [`Epochs`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::wave) struct Counted {
-    /// The epoch, or [`NEVER`],
+    /// The epoch in which it was counted last, or [`NEVER`].
     epoch: u32,
-    /// whether it was counted in the one before that,
+    /// Whether it was counted in the epoch before that as well.
     before: bool,
-    /// and as one that reads in what was bought (R11).
+    /// Whether it was counted as one that reads in what was bought (R11).
     in_bought: bool,
 }
 

@@ -45,9 +45,9 @@ use crate::units::{Extent, Nanos, PageIndex};
 use crate::wave::streams::stream::{Stream, StreamId};
 use crate::wave::{File, Wave};
 
-/// Speculation that a run may have out before it has used anything: 2 MiB,
+/// Pages of speculation that a run may have out before it has used anything, 2 MiB; what [`UNITS_FIRST`] carry where that is more.
 const SPECULATION_MIN: u64 = 512;
-/// or what so many connections of the device carry in a latency: with two streams each opens its window as if it were alone.
+/// A run may begin with what so many connections of the device carry in a latency: with two streams each opens its window as if it were alone.
 pub(in crate::wave) const UNITS_FIRST: u64 = 3;
 /// What it may have out because half as much was used: 15 % of 256 MiB, 38 MiB, a third more than 1 GB/s carries in the 30 ms of an object
 /// store. With half as much again (48 MiB) who reads 256 MiB of it and stops is 5 to 10 % faster and leaves 17 % in vain (decision 56).

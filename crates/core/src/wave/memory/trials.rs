@@ -24,9 +24,9 @@
 
 use crate::wave::memory::losses::LOST_FEW;
 
-/// Where much is lost again before so many times as much was read as memory holds, nothing has changed: it lasts twice as long,
+/// Where much is lost again before so many times as much was read as memory holds, nothing has changed, and losing lasts twice as long.
 const RELAPSE_FULLS: u64 = 8;
-/// at most so many times twice.
+/// Times at most that it doubles.
 const RELAPSES_MAX: u32 = 5;
 /// One page in so many of what memory holds is fetched on trial.
 const TRIAL_SHARE: u64 = 16;

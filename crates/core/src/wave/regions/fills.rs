@@ -16,14 +16,16 @@
 
 use crate::wave::regions::grids::{self, GRIDS};
 
-/// One page in this many must have been read;
+/// A region is thick of which one page in so many was read.
 pub(in crate::wave) const THICK: u64 = 32;
-/// or one in so many while no three regions of its size have ended, or a twelfth of those that did was read.
+/// One page in so many is enough while no three regions of its size have ended, or if [`FILL_THIN`] of those that did was read.
 pub(in crate::wave) const THICK_FIRST: u64 = 1024;
+/// Share of regions that must have been read, in 1/256, for [`THICK_FIRST`] to be enough of their like: a twelfth.
 const FILL_THIN: u64 = 21;
-/// Where gaps are dear, half of the pages;
+/// Where gaps are dear, a region is thick of which one page in so many was read: half.
 const THICK_DEAR: u64 = 2;
-/// or an eighth while no three regions of its size have ended, or [`FILL_MIN_DEAR`] of those that did was read.
+/// Where gaps are dear, one page in so many is enough while no three regions of its size have ended, or if [`FILL_MIN_DEAR`] of those that did was
+/// read.
 const THICK_DEAR_FIRST: u64 = 8;
 /// Share of a region that must have been read, in 1/256, for its like to be bought at once: a third, or two fifths where
 /// gaps are dear.
@@ -56,11 +58,11 @@ impl Mean {
 /// What regions of one file left, for each grid.
 #[derive(Clone, Debug, Default)]
 pub(in crate::wave) struct Fills {
-    /// The share of those that ended that was read, in 1/256,
+    /// The share that was read of regions that ended, in 1/256.
     ended: [Mean; GRIDS],
-    /// the same of those that were bought beside others,
+    /// The share that was read of regions that were bought beside others, in 1/256.
     beside: [Mean; GRIDS],
-    /// and regions in a row that filled, in 1/256.
+    /// Regions in a row that filled, in 1/256.
     in_a_row: [Mean; GRIDS],
 }
 

@@ -26,9 +26,9 @@ const NEAR: &str = "R11 near where its reader was";
 const BEFORE: usize = 4;
 /// Pages that it may be from the nearest of them; or half of what passes in a latency, where that is less.
 const NEAR_MAX: u64 = 32;
-/// What was brought is asked what it was good for after so many times,
+/// Times that something is brought before it is asked how often that was good for something.
 const ASKED_MIN: u8 = 8;
-/// and one in so many must have been.
+/// One time in so many must have been good for something.
 const PAYS: u8 = 2;
 /// Both counts are halved when so many were brought.
 const BROUGHT_MAX: u8 = 32;

@@ -25,11 +25,11 @@ use crate::wave::devices::device::PIECE_MIN;
 use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::Course;
 
-/// Hops in a row that may be chance, where each saves a way of a head, or all that was read of late lies in one order;
+/// Hops in a row that may be chance, where each saves a way of a head, or all that was read of late lies in one order.
 const HOPS: u8 = 3;
-/// elsewhere,
+/// Hops in a row that may be chance where neither is so.
 const HOPS_ELSEWHERE: u8 = 5;
-/// and in files of which memory holds a few.
+/// Hops in a row that may be chance, or an archive's, in files of which memory holds a few.
 const HOPS_WHOLE: u8 = 12;
 /// Reads that lie in one order, near or far, which is no chance.
 const SCAN: usize = 6;

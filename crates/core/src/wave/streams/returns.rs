@@ -21,13 +21,13 @@ pub(in crate::wave) struct Returns {
     stayed: u8,
     /// The turn among the streams of its device that it began with; 0 since it has waited as long as for a read elsewhere (R3).
     turn: u64,
-    /// Which read of its file, of those that were told, was its latest; 0 for none,
+    /// The number of its latest read among those of its file that were told; 0 for none.
     told: u64,
-    /// how many were told from the one before that to it,
+    /// Reads of its file that were told from the read before that to the latest: the round.
     round: u32,
-    /// as many as before that,
+    /// Whether the round was as long as the one before, give or take one part in [`EVEN`].
     regular: bool,
-    /// and whether that may have been chance (R2).
+    /// Whether its latest read may have been chance (R2).
     by_chance: bool,
 }
 

@@ -76,9 +76,9 @@ pub(in crate::wave) struct Stream {
     pub(crate) foreseen: bool,
     /// Of a stride: what was first asked for ahead of it was there when its reader came (R7).
     pub(crate) found: bool,
-    /// Runs of a stride behind which its reader read on (R9),
+    /// Of a stride: runs behind which its reader read on (R9).
     pub(crate) followed: u32,
-    /// and the pages that are fetched for a run with what he reads on; 0 where that is the run alone.
+    /// Of a stride: pages that are fetched for a run, with what its reader reads on; 0 where that is the run alone.
     pub(crate) whole: u64,
     /// In what manner its reader goes on, how fast, and after what else.
     pub(crate) manner: Manner,

@@ -31,9 +31,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem::size_of;
 
-/// Streams that are looked at when one of their file has waited,
+/// Streams that are looked at at most when one of their file has waited.
 const SISTERS_MAX: usize = 256;
-/// unless so many in a row have windows: then they were looked at a moment ago.
+/// Streams in a row that have windows, after which no more are looked at: they were a moment ago.
 const LOOKED_AFTER: usize = 16;
 /// Streams that may wait for their second read in one file; the oldest gives up its place.
 const SEEDS_MAX: usize = 4096;

@@ -18,11 +18,11 @@ use crate::wave::windows::lengths::{ALIKE, Lengths};
 
 /// A run counts as left if its reader went on with it for so many of his reads.
 const READS_MIN: u64 = 3;
-/// So many runs left say that those to come will not be taken up again either,
+/// So many runs that were left say that those to come will not be taken up again, if no more than one in [`RETURNS`] was.
 const LEFT_MIN: u32 = 3;
-/// if no more than one in so many was.
+/// Those who leave runs do not come back if no more than one run in so many was taken up again.
 const RETURNS: u32 = 4;
-/// And so many, of which none was, say how far one may go.
+/// So many runs that were left, of which none was taken up again, say how far one may go.
 const LEFT_FEW: u32 = 2;
 /// Both counts are halved when so many were left.
 const LEFT_MAX: u32 = 64;
