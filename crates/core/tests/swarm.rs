@@ -113,6 +113,8 @@ struct World {
     /// What was sent and not answered: file, pages, and whether the brain can still know of it.
     flights: BTreeMap<u64, (u64, Extent, bool)>,
     last_read: Vec<Option<(u64, Extent)>>,
+    /// What comes next in any case: the read of which was told where it lies.
+    next: Option<Input>,
     /// Pages of a request at most, by device.
     request_max: [PageCount; DEVICES as usize],
     /// How often each kind of input comes.
@@ -161,6 +163,7 @@ impl World {
             readers,
             flights,
             last_read,
+            next: None,
             request_max: [config.request_max; DEVICES as usize],
             weights,
             file_max,
@@ -252,7 +255,21 @@ impl World {
         }
     }
 
+    /// Where a read lies to the byte: as it does, mostly at one place of its page, or anywhere.
+    fn exactly(&mut self, read: Input) -> Input {
+        let Input::Read { pages, actor, .. } = read else { return read };
+        let from = match self.chance.below(8) {
+            0 => self.chance.scale(63),
+            1 => pages.start.0.saturating_mul(PAGE_SIZE).saturating_add(self.chance.below(PAGE_SIZE)),
+            _ => pages.start.0.saturating_mul(PAGE_SIZE).saturating_add(pages.start.0 * 1000 % PAGE_SIZE),
+        };
+        Input::Exactly { actor, from, bytes: Bytes(self.chance.scale(24)) }
+    }
+
     fn input(&mut self) -> Input {
+        if let Some(next) = self.next.take() {
+            return next;
+        }
         let mut at = self.chance.below(self.weights.iter().sum());
         let kind = self.weights.iter().position(|&weight| {
             let here = at < weight;
@@ -261,7 +278,14 @@ impl World {
         });
         let file = self.any_file();
         match kind.expect("the weights add up") {
-            0 => self.read(),
+            0 => {
+                let read = self.read();
+                if self.chance.one_in(2) {
+                    return read;
+                }
+                self.next = Some(read);
+                self.exactly(read)
+            }
             1 => {
                 let who = self.chance.below(self.readers.len() as u64);
                 let (file, pages) = self.last_read[who as usize].unwrap_or((file, Extent::new(0, 1)));

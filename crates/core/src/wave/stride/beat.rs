@@ -60,7 +60,7 @@ impl Lies {
     /// Beginning somewhere in its first page.
     fn somewhere(self) -> Self {
         let [soonest, latest] = self.from;
-        Self { from: [soonest, latest + PAGE - 1], ..self }
+        Self { from: [soonest, latest.saturating_add(PAGE - 1)], ..self }
     }
 
     /// Bytes from `before` to here, where both are told to the byte.
@@ -155,7 +155,7 @@ impl Beat {
     /// Pages from one run to the next, about.
     pub(in crate::wave) fn pages(&self) -> i64 {
         let period = self.middle_period();
-        (2 * period + PAGE).div_euclid(2 * PAGE)
+        period.saturating_add(PAGE / 2).div_euclid(PAGE)
     }
 
     fn middle_period(&self) -> i64 {
@@ -192,9 +192,9 @@ impl Beat {
         let (period, within) = (self.middle_period(), if self.uneven { PAGE / 2 } else { 0 });
         let at = i64::try_from(page).ok().and_then(|page| page.checked_mul(PAGE)?.checked_add(within));
         let middle = self.latest.from[0] + (self.latest.from[1] - self.latest.from[0]) / 2;
-        let Some(way) = at.and_then(|at| at.checked_sub(middle)?.checked_mul(2)) else { return i64::MAX };
-        let length = period.abs().max(1);
-        (way.saturating_add(length)).div_euclid(2 * length) * period.signum()
+        let Some(way) = at.and_then(|at| at.checked_sub(middle)) else { return i64::MAX };
+        let length = period.saturating_abs().max(1);
+        way.saturating_add(length / 2).div_euclid(length) * period.signum()
     }
 
     /// Whether the run that comes so many after the one read last begins within `play` pages of `page`.
@@ -238,8 +238,9 @@ impl Beat {
         let mut learnt = *self;
         if !self.uneven {
             learnt.uneven = true;
-            (learnt.latest, learnt.first[1]) = (self.latest.somewhere(), self.first[1] + PAGE - 1);
-            learnt.period = [self.period[0] - PAGE, self.period[1] + PAGE];
+            (learnt.latest, learnt.first[1]) =
+                (self.latest.somewhere(), self.first[1].saturating_add(PAGE - 1));
+            learnt.period = [self.period[0].saturating_sub(PAGE), self.period[1].saturating_add(PAGE)];
         }
         let begins = told.map_or(by_pages.somewhere().from, |told| told.from);
         match learnt.narrowed(runs, begins, by_pages.from[0] + by_pages.bytes, told) {
@@ -261,7 +262,7 @@ impl Beat {
 
     /// Whether what lies so many bytes behind the begin of a run is in it, or less than a page behind it.
     fn is_behind(&self, bytes: i64) -> bool {
-        (1..=self.latest.bytes + PAGE).contains(&bytes)
+        (1..=self.latest.bytes.saturating_add(PAGE)).contains(&bytes)
     }
 
     /// A read behind the begin of a run, told to the byte: where it ends less than a page behind what is fetched of the run, that is fetched too
@@ -270,7 +271,7 @@ impl Beat {
         let Some(way) = read.since(self.latest).filter(|_| self.is_exact()) else { return };
         // From the begin of the run that lies before it.
         let from = way.rem_euclid(self.period[0]);
-        let more = from + read.bytes - self.latest.bytes;
+        let more = from.saturating_add(read.bytes) - self.latest.bytes;
         if self.is_behind(from) && (1..=PAGE).contains(&more) {
             self.latest.bytes += more;
             self.read_on = true;
@@ -302,7 +303,7 @@ impl Beat {
             }
             Some(told) => told.bytes,
             // As long as the shortest may be, unless this one is longer than that.
-            None if at[1] + self.latest.bytes > end - PAGE => self.latest.bytes.min(longest),
+            None if at[1].saturating_add(self.latest.bytes) > end - PAGE => self.latest.bytes.min(longest),
             None => longest,
         };
         (self.latest.from, self.steps) = (at, steps);
@@ -317,6 +318,29 @@ impl Beat {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+
+    /// At the end of the largest files that can be nothing overflows.
+    #[test]
+    fn the_last_bytes_are_no_trouble() {
+        let last = i64::MAX as u64;
+        let told = [last - 3, 5, last - 9_000].map(|from| Lies::told(from, 3));
+        let pages = [last / PAGE_SIZE, 0, last / PAGE_SIZE - 2].map(|page| Extent::new(page, 1));
+        for (one, other) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+            let (Some(lies), Some(before)) = (told[one], told[other]) else { panic!("in a file") };
+            let mut beat = Beat::told(lies, lies.since(before).expect("both are told"));
+            let whole = Beat::whole(pages[one], beat.pages());
+            for read in 0..3 {
+                beat.goes_on(told[read].expect("in a file"));
+                beat.comes(1, pages[read], told[read]);
+                let _ = (beat.after(1), beat.after(-1), beat.nearest(u64::MAX), beat.sure_runs());
+            }
+            let Some(mut beat) = whole else { continue };
+            for &read in &pages {
+                beat.comes(1, read, None);
+                let _ = (beat.after(1), beat.after(-1), beat.nearest(0), beat.read(0, u64::MAX));
+            }
+        }
+    }
 
     /// The first picture at the top.
     #[test]
