@@ -89,9 +89,9 @@ pub(in crate::wave) struct Beat {
     nominal: i64,
     /// What is fetched of a run goes on behind its first read.
     read_on: bool,
-    /// Runs are known not to lie whole pages apart,
+    /// Runs are known not to lie whole pages apart.
     uneven: bool,
-    /// or to lie equally far apart by pages alone, and not to the byte.
+    /// Runs are known to lie equally far apart by pages alone, and not to the byte.
     by_pages: bool,
 }
 
@@ -242,8 +242,8 @@ impl Beat {
                 (self.latest.somewhere(), self.first[1].saturating_add(PAGE - 1));
             learnt.period = [self.period[0].saturating_sub(PAGE), self.period[1].saturating_add(PAGE)];
         }
-        let begins = told.map_or(by_pages.somewhere().from, |told| told.from);
-        match learnt.narrowed(runs, begins, by_pages.from[0] + by_pages.bytes, told) {
+        let seen = told.map_or(by_pages.somewhere().from, |told| told.from);
+        match learnt.narrowed(runs, seen, by_pages.from[0] + by_pages.bytes, told) {
             Some(narrowed) => *self = narrowed,
             // No period allows for it.
             None => {
@@ -257,7 +257,8 @@ impl Beat {
 
     /// Whether all of it is known to the byte.
     fn is_exact(&self) -> bool {
-        self.uneven && self.period[0] == self.period[1] && self.latest.from[0] == self.latest.from[1]
+        let [least, most] = self.period;
+        self.uneven && least == most && least != 0 && self.latest.from[0] == self.latest.from[1]
     }
 
     /// Whether what lies so many bytes behind the begin of a run is in it, or less than a page behind it.
