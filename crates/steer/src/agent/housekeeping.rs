@@ -258,8 +258,8 @@ impl State {
         }
     }
 
-    /// What we did not hold at the last look either is given back, once a quarter of the slots is taken. Who has just bound a file is not heard of yet, and may still be
-    /// writing what the slot says of it.
+    /// A slot that we did not hold at the last look either is given back, once a quarter of all is taken. A program that has just bound a
+    /// file was not heard of yet, and may still be writing what its slot says of it.
     fn free_unheld(&mut self) {
         if (self.segment.files_bound() as usize) < UNHELD_FROM {
             self.unheld.clear();

@@ -13,7 +13,7 @@
 //! Where another stream was expected at the same page that one is displaced: this one goes on for both (expected.rs).
 
 use crate::table::PageBit;
-use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
+use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::wave::streams::expected::Displaced;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::beat::{Beat, Lies};
@@ -94,6 +94,7 @@ impl File {
 impl Wave {
     /// Moves the stream over `pages`, or turns a seed into what it has become.
     pub(in crate::wave) fn advance(&mut self, now: Nanos, sid: StreamId, pages: Extent) {
+        let told = self.lies(pages);
         let Some(s) = self.streams.get_mut(sid) else { return };
         let Some(f) = self.files.get_mut(&s.file) else { return };
         let (id, serial, guessed) = (s.file, s.begun.serial(), s.ahead > 0);
@@ -105,7 +106,6 @@ impl Wave {
             f.taught.read_thrice(s.waits.is_early_no_more());
         }
         let way = self.queues.get(&f.device).map(|queue| queue.device.unit_pages());
-        let told = self.exactly.map(|(_, lies)| lies).filter(|lies| lies.begins(pages));
         let displaced = match course {
             Course::Seed if pages.start.0 < first => f.turn_down(sid, s, pages.start.0),
             Course::Seed | Course::Forward => f.move_up(sid, s, pages, way),
@@ -177,8 +177,7 @@ impl Wave {
 
     /// So many runs of a stride, of `run` pages where they lie whole pages apart, were read quietly; [`QUIET_MAX`] are believed.
     pub(in crate::wave) fn pass_runs(&mut self, now: Nanos, id: FileId, (beat, run): (Beat, u64), runs: u64) {
-        for passed in (1..=runs.min(QUIET_MAX) as i64).map_while(|k| beat.after(k)) {
-            let passed = Extent { count: passed.count.max(PageCount(run)), ..passed };
+        for passed in (1..=runs.min(QUIET_MAX) as i64).map_while(|k| beat.fetched(k, run)) {
             self.use_pages(id, passed);
             self.sow(now, id, passed, None);
         }

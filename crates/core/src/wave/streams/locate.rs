@@ -25,8 +25,8 @@ use crate::wave::{File, Latest, Wave};
 
 /// Expectations below a read that are tried before it is called a stray: random reads may lie between a stream and its window's end.
 const TRIED_MAX: usize = 4;
-/// Pages by which a read may lie beside a run of a stride and belong to it, since reads are not aligned.
-pub(in crate::wave::streams) const PLAY: u64 = 1;
+/// Pages by which a read may lie beside a run of a stride and belong to it, and by which what is alike may differ, since reads are not aligned.
+pub(in crate::wave) const PLAY: u64 = 1;
 /// Pages of history looked at for R4.
 pub(in crate::wave) const HISTORY_MAX: PageCount = PageCount(512);
 /// How far ahead the stream may be that another follows: 64 MiB, as much as most windows have.

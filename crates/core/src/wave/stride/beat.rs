@@ -29,6 +29,11 @@ const WELL_KNOWN: u64 = 8;
 /// A least and a greatest value, both possible.
 type Span = [i64; 2];
 
+/// Half way between the two.
+fn middle([least, most]: Span) -> i64 {
+    least + (most - least) / 2
+}
+
 /// Where a read lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::wave) struct Lies {
@@ -154,12 +159,7 @@ impl Beat {
 
     /// Pages from one run to the next, about.
     pub(in crate::wave) fn pages(&self) -> i64 {
-        let period = self.middle_period();
-        period.saturating_add(PAGE / 2).div_euclid(PAGE)
-    }
-
-    fn middle_period(&self) -> i64 {
-        self.period[0] + (self.period[1] - self.period[0]) / 2
+        middle(self.period).saturating_add(PAGE / 2).div_euclid(PAGE)
     }
 
     /// The bytes at which the run begins that comes so many after the one read last, at the soonest and at the latest.
@@ -178,6 +178,12 @@ impl Beat {
         Some(Extent::covering(soonest.unsigned_abs(), (end - soonest).unsigned_abs()))
     }
 
+    /// The same, and `least` pages from its begin on at least.
+    pub(in crate::wave) fn fetched(&self, runs: i64, least: u64) -> Option<Extent> {
+        let run = self.after(runs)?;
+        Some(Extent { count: run.count.max(PageCount(least)), ..run })
+    }
+
     /// Where the run that comes so many after the one read last began at the latest, and its pages from there, `run` unless more is known.
     pub(in crate::wave) fn read(&self, runs: i64, run: u64) -> Option<Extent> {
         let [soonest, latest] = self.begins(runs)?;
@@ -189,10 +195,9 @@ impl Beat {
 
     /// The run, counted from the one read last, that begins nearest to `page`.
     pub(in crate::wave) fn nearest(&self, page: u64) -> i64 {
-        let (period, within) = (self.middle_period(), if self.uneven { PAGE / 2 } else { 0 });
+        let (period, within) = (middle(self.period), if self.uneven { PAGE / 2 } else { 0 });
         let at = i64::try_from(page).ok().and_then(|page| page.checked_mul(PAGE)?.checked_add(within));
-        let middle = self.latest.from[0] + (self.latest.from[1] - self.latest.from[0]) / 2;
-        let Some(way) = at.and_then(|at| at.checked_sub(middle)) else { return i64::MAX };
+        let Some(way) = at.and_then(|at| at.checked_sub(middle(self.latest.from))) else { return i64::MAX };
         let length = period.saturating_abs().max(1);
         way.saturating_add(length / 2).div_euclid(length) * period.signum()
     }
@@ -209,8 +214,8 @@ impl Beat {
     /// a kernel asks for that which has the first page.
     pub(in crate::wave) fn goes_on_in(&self, runs: i64, page: u64) -> bool {
         let known = self.uneven && self.sure_runs() >= WELL_KNOWN;
-        let run = self.after(runs).filter(|_| known && !self.is_at(runs, page, 0));
-        run.is_some_and(|run| run.contains(PageIndex(page)))
+        let within = || self.after(runs).is_some_and(|run| run.contains(PageIndex(page)));
+        known && within() && !self.is_at(runs, page, 0)
     }
 
     /// How many of the next runs begin where they are expected, give or take a page.

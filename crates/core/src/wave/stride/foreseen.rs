@@ -16,6 +16,7 @@
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount};
 use crate::wave::lately::Lately;
+use crate::wave::streams::locate::PLAY;
 use crate::wave::streams::stream::{Course, Stream, StreamId};
 use crate::wave::stride::beat::Beat;
 use crate::wave::windows::lengths::USED_PERCENT;
@@ -25,8 +26,6 @@ use crate::wave::{File, Wave};
 const ALIKE_MIN: u8 = 3;
 /// Runs of one that tell how long runs are.
 pub(in crate::wave) const TELLING: usize = 2;
-/// Reads are not aligned: periods that differ by a page are one.
-const PLAY: u64 = 1;
 
 /// How far apart the runs of a file's strides lie, and how long they were.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +44,7 @@ impl Usual {
     /// A stride of that period ended.
     pub(in crate::wave) fn ended(&mut self, period: i64, s: &Stream) {
         self.beat = *s.beat();
+        // Periods that differ by so little are one.
         let alike = self.period.abs_diff(period) <= PLAY;
         (self.whole, self.followed) = (s.whole, s.followed > 0);
         (self.period, self.alike) =

@@ -132,8 +132,7 @@ struct NextRuns {
 impl NextRuns {
     /// The run after so many of them; `None` beyond all page numbers.
     fn run(self, after: i64) -> Option<Extent> {
-        let run = self.beat.after(after + 1)?;
-        Some(Extent { count: run.count.max(PageCount(self.run)), ..run })
+        self.beat.fetched(after + 1, self.run)
     }
 
     /// How many of them lie before `frontier`, where one begins.

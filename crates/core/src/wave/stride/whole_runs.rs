@@ -14,13 +14,11 @@
 
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, PageCount, PageIndex};
+use crate::wave::streams::locate::PLAY;
 use crate::wave::streams::stream::{Course, Stream};
 use crate::wave::stride::strides::STRIDE_READS;
 use crate::wave::windows::lengths::ALIKE;
 use crate::wave::{File, Wave};
-
-/// Pages by which reads that are not aligned may differ, and that lie between records shorter than they lie apart.
-const PLAY: u64 = 1;
 
 impl Stream {
     /// Pages of a run of this stride from now on, and what is to be fetched of the latest, of which `pages` are read, where its reader is found
@@ -94,15 +92,15 @@ fn read_on(f: &File, s: &Stream) -> u64 {
         let gap = Extent::new(run.end().0, period.unsigned_abs().saturating_sub(run.count.0));
         // Looked at first, for the next page that was read may lie far behind it.
         let mut runs = f.table.has(PageBit::Used, gap.start).then(|| f.table.runs(PageBit::Used, gap))?;
-        // Records that are shorter than they lie apart leave holes.
-        let first = runs.next()?.end().0;
-        let end = runs.try_fold(
-            first,
-            |end, next| {
-                if next.start.0 - end <= PLAY { Ok(next.end().0) } else { Err(end) }
-            },
-        );
-        Some(end.unwrap_or_else(|end| end) - gap.start.0)
+        let mut end = runs.next()?.end().0;
+        for next in runs {
+            // Records that are shorter than they lie apart leave holes.
+            if next.start.0 - end > PLAY {
+                break;
+            }
+            end = next.end().0;
+        }
+        Some(end - gap.start.0)
     };
     let mut pages = [1, 2, 3].map(|k| behind(k).unwrap_or(0));
     pages.sort_unstable();
