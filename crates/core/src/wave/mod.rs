@@ -26,7 +26,7 @@
 //! | R12 thrash | a page that had arrived and is gone when it is read (thrash) halves the window of its stream, and many of them take an eighth off the memory believed in. What the stream has ahead beyond its new share is given up: it counts as absent, and the cache may drop it. While much is lost unread, nothing is fetched ahead but of runs longer than four reads, and little for regions | memory/{losses,trials}.rs | arrivals; else never |
 //! | R13 shares | streams share half of the memory, and speculation: 15 % of what was used, what waits have paid for, and on a head enough to make each way worth while; who reads more has more of it; no stream has more than keeps its device busy, in requests as large as bring most | memory/shares.rs, windows/reach.rs, devices/sizes.rs | none |
 //! | R14 large | what a read only comes to later, because it is large or waits for its first pages, is fetched with it | plan.rs | reads |
-//! | R15 advice | what the program advises is done: exactly, and no more; a stream in what it needs goes no further | plan.rs, windows/needed.rs | advice |
+//! | R15 advice | what the program advises is done: exactly, and no more; of each range that it will need `bowwave run` passes on 2 MiB at most; a stream in what it needs goes no further | plan.rs, windows/needed.rs | advice |
 //!
 //! A file says at its top what exactly, when not, and with which numbers. A folder is a question: whose read is it (streams/, stride/), how far ahead
 //! (windows/), how much may be out (memory/), what of reads at random (regions/), what can the device do (devices/), what goes out next (requests/).
