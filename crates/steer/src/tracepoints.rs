@@ -52,6 +52,14 @@ pub(crate) struct Named {
     pub(crate) count: u64,
 }
 
+impl Named {
+    /// Whether the first of the other's pages is among these.
+    pub(crate) fn holds(self, other: Self) -> bool {
+        (self.dev, self.ino) == (other.dev, other.ino)
+            && other.first.checked_sub(self.first).is_some_and(|at| at < self.count)
+    }
+}
+
 impl Tracepoint {
     /// Reads the description of `name`, a system and an event: `filemap/mm_filemap_fault`.
     pub(crate) fn find(name: &str) -> Option<Self> {

@@ -177,7 +177,7 @@ impl State {
         self.outside.keep_covered(|pid| segment.path().is_some_and(|path| maps(pid, path)));
     }
 
-    fn seen(&mut self, touch: &Touch) {
+    pub(super) fn seen(&mut self, touch: &Touch) {
         let named = touch.named;
         let Some(Known::Found { pid, fd, mapped, file, generation }) = self.find_file(touch.pid, named)
         else {
@@ -209,10 +209,9 @@ impl State {
                 self.take_from_outside(&event(Kind::Read, touch.at_ns, 0, named), mapped);
             }
             tracepoints::Kind::Read => {
+                // The end of another read may have been quiet: its pages came, and were published, before it had them.
                 let missed = self.outside.misses.remove(&touch.tid);
-                if let Some(miss) =
-                    missed.filter(|miss| (miss.named.dev, miss.named.ino) == (named.dev, named.ino))
-                {
+                if let Some(miss) = missed.filter(|miss| named.holds(miss.named)) {
                     let waited = touch.at_ns.saturating_sub(miss.at_ns);
                     self.take_from_outside(&event(Kind::Done, touch.at_ns, waited, miss.named), mapped);
                     return;

@@ -40,6 +40,7 @@ impl State {
     pub(super) fn finish(mut self) -> Report {
         self.segment.agent_state.store(AGENT_GONE, Ordering::SeqCst);
         self.drain(bowwave_wire::EVENTS_MAX);
+        self.look_outside();
         let now = self.now();
         self.harvest(now, usize::MAX);
         self.explain();

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use crate::observer::Touch;
+use crate::tracepoints::{self, Named};
 use bowwave_core::{Action, FileId, Input};
 use bowwave_wire::{ENDS, Event, FILES_MAX, Harvest, KERNEL_ON, Kind};
 
@@ -287,6 +289,28 @@ fn what_is_fetched_while_a_large_read_goes_on_is_counted_once() {
     }
     assert_eq!((report.bytes_used, report.bytes_fetched + report.bytes_missed), (read, read), "{report:?}");
     assert_eq!((report.bytes_in_vain, report.fetched_per_used), (0, Some(1.0)), "{report:?}");
+}
+
+/// A read missed page 20, and its end was quiet: the page came and was published in between. The read of page 21 is one of its own.
+#[test]
+fn a_miss_ends_with_its_own_read() {
+    let (_dir, _segment, mut state) = unstarted();
+    let (_tmp, file) = temporary(64);
+    let meta = file.metadata().unwrap();
+    let mut touch = |kind, first| {
+        let named = Named { dev: meta.dev(), ino: meta.ino(), first, count: 1 };
+        let (pid, at_ns) = (std::process::id(), monotonic_ns());
+        state.seen(&Touch { kind, pid, tid: 1, at_ns, since_ns: None, named });
+    };
+    for (kind, page) in [
+        (tracepoints::Kind::Miss, 20),
+        (tracepoints::Kind::Read, 21),
+        (tracepoints::Kind::Miss, 40),
+        (tracepoints::Kind::Read, 40),
+    ] {
+        touch(kind, page);
+    }
+    assert_eq!(state.finish().bytes_used, 3 * 4096);
 }
 
 /// 6 GiB of published leaves, a page of each read: three housekeepings have heard of them all. What is quiet no longer is left out.
