@@ -43,7 +43,6 @@ use crate::arrivals::Arrivals;
 use crate::device_window::DeviceWindows;
 use crate::explain_file::{HEADER, LEGEND};
 use crate::files::{Descriptor, Origin, Refusal};
-use crate::launch::is_called;
 use crate::memory;
 use crate::observer::OutsideBy;
 use crate::pagemap::can_scan;
@@ -53,6 +52,7 @@ use crate::prober::Probers;
 use crate::processes::{Processes, proc_is_ours};
 use crate::segment::{SegmentError, SharedSegment, futex_wait, monotonic_ns, ring};
 use crate::select::Selection;
+use crate::signals::is_called;
 use crate::summary::Report;
 
 use account::Account;

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   bowwave run -- CMD
-//!      |-- launch     finds CMD, starts it with the preload library, waits, passes signals on
+//!      |-- launch     finds CMD, starts it with the preload library, waits
 //!      '-- Agent      one thread:   segment --events--> Wave (bowwave-core) --fetches--> readahead(2)
 //!                                   quiet pages <-------------'   arrivals <--mincore-- page cache
 //! ```
 //!
 //! The agent is the real-time twin of the lab's player: both drive the same brain through the same door. Reading order:
 //! `agent` (the loop), `files` (descriptors, what is cached), `arrivals` and `prober` (when a fetch has come),
-//! `device_window` (how much one call brings), `processes` (who a program is), `memory`, `segment`, `launch`, `inherited`, `summary`, `explain_file`; `observer`, `bpf` and `perf`
+//! `device_window` (how much one call brings), `processes` (who a program is), `memory`, `segment`, `launch`, `signals`, `inherited`, `summary`, `explain_file`; `observer`, `bpf` and `perf`
 //! for programs that no library reaches, and for page faults.
 
 mod address_space;
@@ -32,18 +32,18 @@ mod prober;
 mod processes;
 mod segment;
 mod select;
+mod signals;
 mod summary;
 mod tracepoints;
 
 pub use agent::{Agent, Faults, Options};
 pub use explain_file::{DecisionLine, FileLine, HEADER, LEGEND, Line, NotALine};
 pub use inherited::give_up_descriptors;
-pub use launch::{
-    Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, outlive_file_limits, spawn,
-};
+pub use launch::{Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, spawn};
 pub use library::{LibraryError, install as install_library};
 pub use memory::meminfo;
 pub use observer::OutsideBy;
 pub use segment::{SegmentError, SharedSegment};
 pub use select::Selection;
+pub use signals::outlive_file_limits;
 pub use summary::{Decisions, DeviceReport, FileReport, Report};
