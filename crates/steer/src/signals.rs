@@ -11,13 +11,20 @@
 //! Handed on is to the program and not to its group: what would have reached one process without us reaches one. Its children get
 //! what it passes on, and what the group is sent they get without us.
 //!
+//! Handlers run in any thread, and the program may be waited for in between: it is signalled by a descriptor (pidfd_open(2)), which
+//! means nobody else once it is gone, and by its number only where there is no such descriptor.
+//!
 //! Worked example: `timeout 5 bowwave run -- CMD` sends TERM to us; CMD dies of it, and so do we (test `signals_to_us_are_handed_on`
 //! of crates/cli).
 
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The program that signals are handed on to; 0 for none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// A descriptor of that program (pidfd_open(2)); below 0 where the kernel has none. It is never closed: a handler may be about to
+/// use it for as long as this process lives.
+static CHILD_FD: AtomicI32 = AtomicI32::new(-1);
 /// The latest signal that came when there was no program to hand it on to; 0 for none.
 static CALLED: AtomicI32 = AtomicI32::new(0);
 
@@ -28,6 +35,7 @@ pub(crate) fn is_called() -> bool {
 
 /// From now on signals are handed on to the program `pid`, a child that was not waited for, and so is the one that called before.
 pub(crate) fn hand_on_to(pid: i32) {
+    CHILD_FD.store(descriptor(pid).unwrap_or(-1), Ordering::SeqCst);
     CHILD.store(pid, Ordering::SeqCst);
     hand_on_what_called(pid);
 }
@@ -37,13 +45,47 @@ pub(crate) fn hand_on_no_more() {
     CHILD.store(0, Ordering::SeqCst);
 }
 
+/// A descriptor by which `pid`, a child that was not waited for, can be signalled. Nothing where the kernel cannot (before 5.3), or
+/// a sandbox does not let us.
+fn descriptor(pid: i32) -> Option<RawFd> {
+    // SAFETY: makes a descriptor that is ours, closed at exec.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = RawFd::try_from(fd).ok().filter(|&fd| fd >= 0)?;
+    if send(pid, fd, 0) {
+        return Some(fd);
+    }
+    // SAFETY: nobody else knows it.
+    unsafe { libc::close(fd) };
+    None
+}
+
+/// Sends by the descriptor `fd`, or where there is none by the number `pid`. Whether it could be sent. Callable in a handler.
+///
+/// A handler of another thread may come here with what it read before the program was waited for. By then the number may be another
+/// program's, and only a descriptor still means ours, of which it says that it is gone.
+fn send(pid: i32, fd: RawFd, signal: libc::c_int) -> bool {
+    // SAFETY: both calls may be made in a handler, and the errno of whom it interrupts is put back.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let sent = match fd {
+            0.. => {
+                let by_us = std::ptr::null::<libc::siginfo_t>();
+                libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, by_us, 0) == 0
+            }
+            _ => libc::kill(pid, signal) == 0,
+        };
+        *errno = before;
+        sent
+    }
+}
+
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
 extern "C" fn hand_on(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let pid = CHILD.load(Ordering::SeqCst);
     if pid > 0 {
-        // SAFETY: kill may be called in a handler; the program is our child and was not waited for yet.
-        unsafe { libc::kill(pid, signal) };
+        send(pid, CHILD_FD.load(Ordering::SeqCst), signal);
     } else {
         CALLED.store(signal, Ordering::SeqCst);
         // The program may have been started since it was looked for, and what had called before that handed on.
@@ -58,8 +100,7 @@ extern "C" fn hand_on(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc
 fn hand_on_what_called(pid: i32) {
     let called = CALLED.swap(0, Ordering::SeqCst);
     if called != 0 {
-        // SAFETY: kill may be called in a handler; the program is our child and was not waited for yet.
-        unsafe { libc::kill(pid, called) };
+        send(pid, CHILD_FD.load(Ordering::SeqCst), called);
     }
 }
 
@@ -108,5 +149,43 @@ fn catch(signal: libc::c_int, handler: Handler) {
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
         libc::sigaction(signal, &action, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    #[test]
+    fn a_number_that_is_anothers_by_now_is_not_hit() {
+        let (mut ours, mut other) = (sleeper(), sleeper());
+        let Some(fd) = descriptor(ours.id() as i32) else {
+            println!("skipped: this kernel has no descriptors of processes");
+            [ours, other].iter_mut().for_each(|child| _ = child.kill().and_then(|()| child.wait()));
+            return;
+        };
+        assert!(send(ours.id() as i32, fd, libc::SIGTERM));
+        assert_eq!(ours.wait().unwrap().signal(), Some(libc::SIGTERM));
+        // As if the number had been given to the other.
+        assert!(!send(other.id() as i32, fd, libc::SIGKILL), "it is gone");
+        assert!(send(other.id() as i32, -1, libc::SIGTERM), "without a descriptor the number counts");
+        assert_eq!(other.wait().unwrap().signal(), Some(libc::SIGTERM), "and not of the one meant for ours");
+    }
+
+    #[test]
+    fn who_is_interrupted_finds_his_errno() {
+        // SAFETY: this thread's own.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        unsafe { *errno = libc::ENOTTY };
+        assert!(!send(i32::MAX, -1, 0), "no such process");
+        // SAFETY: as above.
+        assert_eq!(unsafe { *errno }, libc::ENOTTY);
     }
 }
