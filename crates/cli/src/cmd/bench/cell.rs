@@ -57,24 +57,47 @@ pub(crate) struct Run {
     pub(crate) bowwave: Option<serde_json::Value>,
 }
 
-/// The player and all its children; none of them outlives this value.
-struct Running(Child);
+/// The player and all its children; none of them outlives this value. It is waited for last of all: until then its number, which is
+/// its group's as well, can be nobody else's.
+struct Running {
+    player: Child,
+    ended: Option<ExitStatus>,
+}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let group = -(self.0.id() as libc::pid_t);
+impl Running {
+    /// Whether the player has ended by itself.
+    fn has_ended(&self) -> bool {
+        let news = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: a structure of numbers, which is written; a child that is not waited for.
+        unsafe {
+            let mut told: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, self.player.id(), &mut told, news) == 0 && told.si_pid() != 0
+        }
+    }
+
+    /// Ends what is left of the group, and says how the player ended.
+    fn end(&mut self) -> std::io::Result<ExitStatus> {
+        if let Some(status) = self.ended {
+            return Ok(status);
+        }
+        let group = -(self.player.id() as libc::pid_t);
         let asked = Instant::now();
-        // SAFETY: signals to a process group that we made; none is left if the player ended by itself.
+        // SAFETY: signals to a process group that we made and whose leader was not waited for.
         unsafe { libc::kill(group, libc::SIGTERM) };
-        while asked.elapsed() < Duration::from_secs(2) {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                break;
-            }
+        while asked.elapsed() < Duration::from_secs(2) && !self.has_ended() {
             std::thread::sleep(Duration::from_millis(10));
         }
         // SAFETY: as above.
         unsafe { libc::kill(group, libc::SIGKILL) };
-        let _ = self.0.wait();
+        let status = self.player.wait()?;
+        self.ended = Some(status);
+        Ok(status)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }
 
@@ -112,8 +135,8 @@ impl Cell<'_> {
         // However bench ends, nothing of the cell goes on: a reader would keep the mount busy.
         end_with_parent(&mut command);
         let child = command.spawn().map_err(|error| Failure::on(self.exe, "start", &error))?;
-        let mut running = Running(child);
-        let lines = running.0.stdout.take().expect("piped");
+        let mut running = Running { player: child, ended: None };
+        let lines = running.player.stdout.take().expect("piped");
         let watched = self.watch(&events(lines))?;
         let status = self.wait(&mut running)?;
         let Some(report) = watched.report else {
@@ -219,10 +242,7 @@ impl Cell<'_> {
 
     fn wait(&self, running: &mut Running) -> Result<ExitStatus, Failure> {
         let asked = Instant::now();
-        loop {
-            if let Ok(Some(status)) = running.0.try_wait() {
-                return Ok(status);
-            }
+        while !running.has_ended() {
             if asked.elapsed() > GRACE || stopped() {
                 let sentence =
                     format!("the player of {} under {} does not exit", self.spec.pattern, self.arm);
@@ -230,6 +250,7 @@ impl Cell<'_> {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+        running.end().map_err(|error| Failure::on(self.exe, "wait for", &error))
     }
 
     fn useful_at_phases(&self, report: &Report) -> Vec<u64> {
@@ -271,4 +292,39 @@ fn events(lines: ChildStdout) -> Receiver<Event> {
         }
     });
     receive
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(script: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        Running { player: command.spawn().unwrap(), ended: None }
+    }
+
+    #[test]
+    fn who_outlives_the_player_is_ended_before_its_number_is_given_back() {
+        let mut running = running("sleep 600 & exit 3");
+        let mut lines = BufReader::new(running.player.stdout.take().unwrap()).lines();
+        while !running.has_ended() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(running.has_ended(), "looking does not wait for it");
+        assert_eq!(running.end().unwrap().code(), Some(3));
+        // The sleeper had the pipe open: it ends because he has ended.
+        assert!(lines.next().is_none());
+        assert_eq!(running.end().unwrap().code(), Some(3), "once and for all");
+    }
+
+    #[test]
+    fn a_player_that_does_not_end_is_ended() {
+        let running = running("exec sleep 600");
+        let group = -(running.player.id() as libc::pid_t);
+        assert!(!running.has_ended());
+        drop(running);
+        // SAFETY: signal 0 only asks.
+        assert_ne!(unsafe { libc::kill(group, 0) }, 0, "the group is gone");
+    }
 }

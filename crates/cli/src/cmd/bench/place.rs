@@ -55,6 +55,10 @@ struct Store(Child);
 
 impl Drop for Store {
     fn drop(&mut self) {
+        // Waited for already if it did not start: its number may be anybody's.
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
         // SAFETY: a signal to a child that we have not waited for.
         unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGTERM) };
         let asked = Instant::now();
