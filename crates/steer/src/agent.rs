@@ -28,7 +28,6 @@ mod retired;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -41,7 +40,7 @@ use bowwave_wire::{AGENT_GONE, AGENT_SERVING, KERNEL_AS_IS, MAPS_STEERED, MAPS_T
 
 use crate::arrivals::Arrivals;
 use crate::device_window::DeviceWindows;
-use crate::explain_file::{HEADER, LEGEND};
+use crate::explain_file::ExplainFile;
 use crate::files::{Descriptor, Origin, Refusal};
 use crate::memory;
 use crate::observer::OutsideBy;
@@ -60,7 +59,6 @@ use housekeeping::raise_descriptor_limit;
 pub use mapped::Faults;
 use mapped::Mapped;
 use outside::{Opened, Outside};
-use report::complain;
 use retired::Retired;
 
 /// Files below 128 KiB are left alone: one window of the kernel holds them.
@@ -109,7 +107,7 @@ pub struct Options {
     /// Files to steer.
     pub selection: Selection,
     /// Where every decision is written, and the command to name there.
-    pub explain: Option<(Box<dyn Write + Send>, String)>,
+    pub explain: Option<(ExplainFile, String)>,
 }
 
 impl Default for Options {
@@ -313,7 +311,7 @@ struct State {
     told: HashMap<u32, Told>,
     who: Processes,
     /// Where decisions are written.
-    explain: Option<Box<dyn Write + Send>>,
+    explain: Option<ExplainFile>,
     mapped: Mapped,
     outside: Outside,
     coming: Arc<Mutex<Coming>>,
@@ -360,9 +358,9 @@ impl State {
         if let Some(waste) = options.waste_percent {
             (config.waste_percent, config.waste_absolute) = (waste, true);
         }
-        let explain = options.explain.take().map(|(mut to, command)| {
-            let told = writeln!(to, "{HEADER}\n# run {command}\n{LEGEND}");
-            (told.map_err(complain).is_ok(), to)
+        let explain = options.explain.take().map(|(mut file, command)| {
+            file.begin(&command);
+            file
         });
         let start_ns = monotonic_ns();
         let privileged = options.lend_windows && is_root();
@@ -387,7 +385,7 @@ impl State {
             out: HashMap::new(),
             told: HashMap::new(),
             who,
-            explain: explain.and_then(|(works, explain)| works.then_some(explain)),
+            explain,
             mapped: Mapped::default(),
             outside: Outside::default(),
             coming,

@@ -14,6 +14,9 @@
 //! before their first decision; other lines of `#` are for the eye. A name's line breaks are written as `?`.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use bowwave_core::Explained;
@@ -21,8 +24,56 @@ use bowwave_core::Explained;
 /// First line of the format.
 pub const HEADER: &str = "# bowwave explain 1";
 /// What the columns mean, for the eye.
-pub const LEGEND: &str = "# time  file  read [first page,+pages)  pattern  fetch [first,end)  ahead=pages nobody waits for  \
+const LEGEND: &str = "# time  file  read [first page,+pages)  pattern  fetch [first,end)  ahead=pages nobody waits for  \
 mark=page that asks for the next  streams=active  why=rule and reason";
+
+/// The file while it is written. What cannot be written is said once; the file ends there, and the program goes on.
+pub struct ExplainFile {
+    path: PathBuf,
+    /// Gone after the first error.
+    out: Option<BufWriter<File>>,
+}
+
+impl ExplainFile {
+    /// Makes it, or empties the one that is there.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = File::create(path)?;
+        Ok(Self { path: path.into(), out: Some(BufWriter::new(file)) })
+    }
+
+    /// Whether it is worth telling it anything.
+    pub(crate) fn is_written(&self) -> bool {
+        self.out.is_some()
+    }
+
+    pub(crate) fn begin(&mut self, command: &str) {
+        self.attempt(|out| writeln!(out, "{HEADER}\n# run {command}\n{LEGEND}"));
+    }
+
+    pub(crate) fn line(&mut self, line: impl fmt::Display) {
+        self.attempt(|out| writeln!(out, "{line}"));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.attempt(|out| out.flush());
+    }
+
+    fn attempt(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
+        let Some(out) = &mut self.out else { return };
+        if let Err(error) = write(out) {
+            // Who does not listen any more is no reason to end.
+            let _ = writeln!(
+                io::stderr(),
+                "bowwave: cannot write the decisions to {}: {error}; the program goes on, the file ends here",
+                self.path.display()
+            );
+            if let Some(out) = self.out.take() {
+                // Not flushed again on drop, which would fail again.
+                let _ = out.into_parts();
+            }
+        }
+    }
+}
 
 /// A line of the file that says something.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -207,6 +258,16 @@ mod tests {
         assert_eq!(Line::parse(line), Ok(Some(Line::Decision(decision.clone()))));
         let bare = DecisionLine { mark: None, window: (7, 7), ahead: 0, ..decision };
         assert_eq!(Line::parse(&bare.to_string()), Ok(Some(Line::Decision(bare))));
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_file_and_nothing_else() {
+        let mut file = ExplainFile::create(Path::new("/dev/full")).unwrap();
+        file.begin("cat data");
+        file.flush();
+        assert!(!file.is_written());
+        file.line("1.0ms");
+        file.flush();
     }
 
     #[test]

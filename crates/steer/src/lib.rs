@@ -37,7 +37,7 @@ mod summary;
 mod tracepoints;
 
 pub use agent::{Agent, Faults, Options};
-pub use explain_file::{DecisionLine, FileLine, HEADER, LEGEND, Line, NotALine};
+pub use explain_file::{DecisionLine, ExplainFile, FileLine, HEADER, Line, NotALine};
 pub use inherited::give_up_descriptors;
 pub use launch::{Child, Ended, LaunchError, Program, Reach, Steering, exec_unsteered, find, spawn};
 pub use library::{LibraryError, install as install_library};

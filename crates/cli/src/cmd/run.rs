@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use bowwave_steer::{
-    Agent, Ended, LaunchError, Options, OutsideBy, Program, Reach, Report, Selection, Steering,
+    Agent, Ended, ExplainFile, LaunchError, Options, OutsideBy, Program, Reach, Report, Selection, Steering,
     exec_unsteered, find, give_up_descriptors, install_library, outlive_file_limits, spawn,
 };
 use bowwave_wire::ENV_SWITCH;
@@ -122,16 +122,16 @@ pub(crate) fn main(args: Args) -> anyhow::Result<ExitCode> {
     }
     outlive_file_limits();
     let explain = match &args.explain {
-        Some(path) => match create(path) {
+        Some(path) => match ExplainFile::create(path) {
             Ok(file) => Some(file),
-            Err(code) => return Ok(code),
+            Err(error) => return Ok(cannot_create(path, &error)),
         },
         None => None,
     };
     let json = match &args.json {
-        Some(path) => match create(path) {
+        Some(path) => match fs::File::create(path) {
             Ok(file) => Some((path.as_path(), file)),
-            Err(code) => return Ok(code),
+            Err(error) => return Ok(cannot_create(path, &error)),
         },
         None => None,
     };
@@ -163,7 +163,7 @@ fn steer(
     args: &Args,
     program: &Program,
     rest: &[OsString],
-    explain: Option<fs::File>,
+    explain: Option<ExplainFile>,
     json: Option<(&Path, fs::File)>,
 ) -> Result<Ended, Failure> {
     let command: Vec<_> = args.command.iter().map(|part| part.to_string_lossy()).collect();
@@ -175,7 +175,7 @@ fn steer(
         memory: args.memory,
         waste_percent: args.waste,
         selection: Selection { only: args.only.clone(), except: args.except.clone() },
-        explain: explain.map(|file| (Box::new(BufWriter::new(file)) as _, command)),
+        explain: explain.map(|file| (file, command)),
     });
     let (agent, no_segment) = match started {
         Ok((agent, no_segment)) => (Some(agent), no_segment.map(|error| error.to_string())),
@@ -260,14 +260,12 @@ fn write_json(file: fs::File, report: &Report) -> io::Result<()> {
     out.flush()
 }
 
-fn create(path: &Path) -> Result<fs::File, ExitCode> {
-    fs::File::create(path).map_err(|error| {
-        eprintln!(
-            "bowwave: cannot create {}: {error}; name a file in a directory that you may write to",
-            path.display()
-        );
-        ExitCode::from(CANNOT_CREATE)
-    })
+fn cannot_create(path: &Path, error: &io::Error) -> ExitCode {
+    eprintln!(
+        "bowwave: cannot create {}: {error}; name a file in a directory that you may write to",
+        path.display()
+    );
+    ExitCode::from(CANNOT_CREATE)
 }
 
 fn cannot_launch(error: &LaunchError) -> ExitCode {

@@ -103,6 +103,7 @@ fn a_full_disk_is_said_once_and_costs_the_program_nothing() {
         assert!(output.stdout == plain.stdout, "{options:?}");
         assert_eq!(said.lines().filter(|line| line.contains("cannot write")).count(), sentences, "{said}");
         assert_eq!(said.lines().count(), sentences, "{said}");
+        assert!(said.lines().all(|line| line.contains("/dev/full: No space left")), "{said}");
     }
 }
 

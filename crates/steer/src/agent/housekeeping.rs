@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use bowwave_core::{Bytes, Extent, FileId, Input, Nanos, PageCount, PageIndex, left_off, while_read};
 use bowwave_wire::{FILES_MAX, Harvest};
 
-use super::report::{complain, file_report};
+use super::report::file_report;
 use super::{DESCRIPTORS_MAX, State};
 use crate::files::{bits_in, runs};
 use crate::memory;
@@ -78,11 +78,8 @@ impl State {
                 self.memory = memory;
                 self.wave.handle(now, Input::Memory { bytes: Bytes(memory) });
             }
-            if let Some(explain) = &mut self.explain
-                && let Err(error) = explain.flush()
-            {
-                complain(error);
-                self.explain = None;
+            if let Some(explain) = &mut self.explain {
+                explain.flush();
             }
         }
     }

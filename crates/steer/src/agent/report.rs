@@ -1,7 +1,6 @@
 //! What is told of a run: each decision in the explain file, and the whole at the end.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use bowwave_core::Nanos;
@@ -16,10 +15,9 @@ use crate::summary::{Decisions, DeviceReport, FileReport, Report, page_bytes};
 impl State {
     pub(super) fn explain(&mut self) {
         let decisions: Vec<_> = self.wave.take_trace().collect();
-        let Some(explain) = &mut self.explain else { return };
-        let files = &mut self.files;
-        let written = decisions.iter().try_for_each(|decision| {
-            let Some(held) = files.get_mut(&(decision.file.0 as u32)) else { return Ok(()) };
+        let Some(explain) = self.explain.as_mut().filter(|explain| explain.is_written()) else { return };
+        for decision in &decisions {
+            let Some(held) = self.files.get_mut(&(decision.file.0 as u32)) else { continue };
             if !std::mem::replace(&mut held.named, true) {
                 let line = FileLine {
                     number: held.number,
@@ -27,13 +25,9 @@ impl State {
                     device: device_name(held.origin.dev),
                     path: held.path.to_string_lossy().into_owned(),
                 };
-                writeln!(explain, "{line}")?;
+                explain.line(line);
             }
-            writeln!(explain, "{}", DecisionLine::of(decision, held.number))
-        });
-        if let Err(error) = written {
-            complain(error);
-            self.explain = None;
+            explain.line(DecisionLine::of(decision, held.number));
         }
     }
 
@@ -44,10 +38,8 @@ impl State {
         let now = self.now();
         self.harvest(now, usize::MAX);
         self.explain();
-        if let Some(explain) = &mut self.explain
-            && let Err(error) = explain.flush()
-        {
-            complain(error);
+        if let Some(explain) = &mut self.explain {
+            explain.flush();
         }
         for &slot in self.files.keys() {
             if let Some(slot) = self.segment.file(slot) {
@@ -132,14 +124,6 @@ pub(super) fn file_report(held: &Held) -> FileReport {
 
 pub(super) fn device_name(device: u64) -> String {
     format!("{}:{}", libc::major(device), libc::minor(device))
-}
-
-pub(super) fn complain(error: std::io::Error) {
-    // Who does not listen any more is no reason to end.
-    let _ = writeln!(
-        std::io::stderr(),
-        "bowwave: cannot write the decisions (--explain): {error}; the program goes on, the file ends here"
-    );
 }
 
 pub(super) fn thread_cpu_s() -> f64 {
