@@ -43,5 +43,30 @@ pub(crate) fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Fai
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(CANNOT_CREATE, format_args!("cannot write {}: {error}", path.display()))
+    let advice = advice(error);
+    Failure::new(CANNOT_CREATE, format_args!("cannot write {}: {error}; {advice}", path.display()))
+}
+
+/// What to do about a file that cannot be made or written.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room there, or name a file elsewhere"
+        }
+        io::ErrorKind::FileTooLarge => "raise the limit of file sizes (ulimit -f)",
+        _ => "name a file in a directory that you may write to",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named_and_what_to_do() {
+        let told = |name: &str| write_file(Path::new(name), [0]).unwrap_err().sentence;
+        let full = "cannot write /dev/full: No space left on device (os error 28); make room there, or name a file elsewhere";
+        assert_eq!(told("/dev/full"), full);
+        assert!(told("/no/such/out").ends_with("; name a file in a directory that you may write to"));
+    }
 }

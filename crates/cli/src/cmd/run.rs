@@ -24,6 +24,7 @@ use bowwave_steer::{
 use bowwave_wire::ENV_SWITCH;
 
 use super::amount::amount;
+use super::out::advice;
 
 /// Exit codes after sysexits.
 const CANNOT_CREATE: u8 = 73;
@@ -246,7 +247,7 @@ fn tell(args: &Args, report: &Report, json: Option<(&Path, fs::File)>) {
     if let Some((path, file)) = json
         && let Err(error) = write_json(file, report)
     {
-        eprintln!("bowwave: cannot write {}: {error}; make room there", path.display());
+        eprintln!("bowwave: cannot write {}: {error}; {}", path.display(), advice(&error));
     }
     if !args.quiet {
         let _ = writeln!(io::stderr(), "{}", report.one_line());
@@ -261,10 +262,7 @@ fn write_json(file: fs::File, report: &Report) -> io::Result<()> {
 }
 
 fn cannot_create(path: &Path, error: &io::Error) -> ExitCode {
-    eprintln!(
-        "bowwave: cannot create {}: {error}; name a file in a directory that you may write to",
-        path.display()
-    );
+    eprintln!("bowwave: cannot create {}: {error}; {}", path.display(), advice(error));
     ExitCode::from(CANNOT_CREATE)
 }
 
