@@ -4,12 +4,14 @@
 //!   poll --> mincore: what is absent? --> readahead(2), a piece at a time --> out --> looked at --> Arrived --> leaf quiet
 //! ```
 
+use std::io;
+
 use bowwave_core::{Action, Extent, FetchId, FileId, Input, Nanos, PageCount};
 use bowwave_wire::Harvest;
 
-use super::{DRAIN_MAX, Out, State};
+use super::{DRAIN_MAX, Held, Out, State};
 use crate::arrivals::{GIVEN_UP_NS, Look, Outcome};
-use crate::files::{Refusal, runs};
+use crate::files::{Descriptor, Refusal, runs};
 use crate::segment::monotonic_ns;
 
 impl State {
@@ -118,77 +120,84 @@ impl State {
         if self.files.get(&slot).is_some_and(|held| held.descriptor.is_none()) {
             self.reopen(slot);
         }
-        let latency = self
-            .files
-            .get(&slot)
-            .and_then(|held| self.wave.device(held.origin.dev))
-            .and_then(|device| device.latency);
-        let Some(held) = self.files.get_mut(&slot) else { return Some(Input::Failed { fetch: id }) };
-        let Some(descriptor) = &held.descriptor else { return Some(Input::Failed { fetch: id }) };
-        let device = held.origin.dev;
-        let presence = descriptor.presence(pages);
-        let absent = match &presence {
-            Some(presence) => runs(pages, presence, false),
-            None => vec![pages],
-        };
-        for run in presence.iter().flat_map(|presence| runs(pages, presence, true)) {
-            held.account.finds(run);
-        }
+        let failed = Some(Input::Failed { fetch: id });
+        let Some(held) = self.files.get_mut(&slot) else { return failed };
+        let Some(absent) = held.absent(pages) else { return failed };
         let (Some(first), Some(last)) = (absent.first(), absent.last()) else {
             return Some(Input::Skipped { fetch: id });
         };
         let hull = Extent::between(first.start, last.end());
-        // What is asked for again while it is under way comes once.
-        let comes = |run: &Extent| held.account.awaits(*run) && descriptor.cached(*run) == Some(run.count.0);
-        let fetched: Vec<Extent> = absent.iter().filter(|run| !comes(run)).copied().collect();
+        let fetched = held.not_under_way(&absent);
         let before = monotonic_ns();
-        let mut at = hull.start;
-        while at < hull.end() {
-            let cap = self.windows.cap(device);
-            let piece = Extent::between(at, (at + PageCount(cap)).min(hull.end()));
-            self.calls += 1;
-            let doubtful = absent.len() == 1 && self.windows.is_doubtful(device, piece.count.0);
-            let held_before = if doubtful { descriptor.cached(piece) } else { None };
-            if let Err(error) = descriptor.readahead(piece) {
-                self.calls_ns += monotonic_ns() - before;
+        let asked = self.ask(slot, hull, absent.len() == 1, now);
+        self.calls_ns += monotonic_ns() - before;
+        match asked {
+            Ok(()) => {
+                let issued = Nanos(before.saturating_sub(self.start_ns)).max(now);
+                if self.goes_out(id, slot, hull, issued, &fetched) { None } else { failed }
+            }
+            Err(error) => {
                 if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) {
                     self.refuse(slot, Refusal::NoReadahead);
                 }
-                return Some(Input::Failed { fetch: id });
+                failed
             }
-            let started = if held_before == Some(0) { descriptor.cached(piece) } else { None };
+        }
+    }
+
+    /// Asks the kernel for `pages`, a piece at a time, each as large as one call brings. `unbroken` says that all of them are absent.
+    fn ask(&mut self, slot: u32, pages: Extent, unbroken: bool, now: Nanos) -> io::Result<()> {
+        let held = self.files.get(&slot);
+        let (Some(descriptor), Some(held)) = (held.and_then(|held| held.descriptor.as_ref()), held) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let device = held.origin.dev;
+        let mut at = pages.start;
+        while at < pages.end() {
+            let cap = self.windows.cap(device);
+            let piece = Extent::between(at, (at + PageCount(cap)).min(pages.end()));
+            self.calls += 1;
+            let doubtful = unbroken && self.windows.is_doubtful(device, piece.count.0);
+            let started = call(descriptor, piece, doubtful)?;
             if let Some(started) = started {
                 self.windows.observed(device, piece.count.0, started);
             }
-            if let Some(started) = started.filter(|&started| started < piece.count.0) {
+            at = match started {
                 // The kernel cut it short. What it has not started is asked for again, from there.
-                if let Some(news) = self.windows.news(device) {
-                    self.wave.handle(now, news);
+                Some(started) if started < piece.count.0 => {
+                    if let Some(news) = self.windows.news(device) {
+                        self.wave.handle(now, news);
+                    }
+                    if started == 0 {
+                        return Err(io::ErrorKind::WriteZero.into());
+                    }
+                    piece.start + PageCount(started)
                 }
-                if started == 0 {
-                    self.calls_ns += monotonic_ns() - before;
-                    return Some(Input::Failed { fetch: id });
-                }
-                at = piece.start + PageCount(started);
-                continue;
-            }
-            at = piece.end();
+                _ => piece.end(),
+            };
         }
-        self.calls_ns += monotonic_ns() - before;
-        let page = hull.end().0 - 1;
-        let issued = Nanos(before.saturating_sub(self.start_ns)).max(now);
+        Ok(())
+    }
+
+    /// What the kernel was asked for is out until its last page is seen to have come. Whether anybody will look; `fetched` is what
+    /// of it is accounted for as fetched.
+    fn goes_out(&mut self, id: FetchId, slot: u32, pages: Extent, issued: Nanos, fetched: &[Extent]) -> bool {
+        let Some(held) = self.files.get_mut(&slot) else { return false };
+        let Some(descriptor) = &held.descriptor else { return false };
+        let (device, page) = (held.origin.dev, pages.end().0 - 1);
         let trusted = descriptor.trusted();
         if trusted {
+            let latency = self.wave.device(device).and_then(|device| device.latency);
             self.arrivals.add(device, id, slot, page, issued, latency);
         } else if !self.probers.ask(device, id, descriptor.share(), page) {
-            return Some(Input::Failed { fetch: id });
+            return false;
         }
         held.outstanding += 1;
-        for run in fetched {
+        for &run in fetched {
             held.account.fetches(run);
         }
-        self.out.insert(id, Out { file: slot, device, pages: hull, issued, probed: !trusted });
-        None
+        self.out.insert(id, Out { file: slot, device, pages, issued, probed: !trusted });
+        true
     }
 
     // ---- leaves ----------------------------------------------------------------------------------------------------
@@ -248,4 +257,30 @@ impl State {
             held.account.uses(pages);
         }
     }
+}
+
+impl Held {
+    /// What of `pages` is absent from the cache, all where we may not look; nothing if the file is not open. What is there is
+    /// accounted for as found.
+    fn absent(&mut self, pages: Extent) -> Option<Vec<Extent>> {
+        let Some(presence) = self.descriptor.as_ref()?.presence(pages) else { return Some(vec![pages]) };
+        for run in runs(pages, &presence, true) {
+            self.account.finds(run);
+        }
+        Some(runs(pages, &presence, false))
+    }
+
+    /// Those of `absent` that are not under way already: what is asked for again meanwhile comes once.
+    fn not_under_way(&self, absent: &[Extent]) -> Vec<Extent> {
+        let Some(descriptor) = &self.descriptor else { return Vec::new() };
+        let comes = |run: &Extent| self.account.awaits(*run) && descriptor.cached(*run) == Some(run.count.0);
+        absent.iter().filter(|run| !comes(run)).copied().collect()
+    }
+}
+
+/// One call. Where it is `doubtful` that it brings as much, how many pages it has started, unless some of them were there.
+fn call(descriptor: &Descriptor, pages: Extent, doubtful: bool) -> io::Result<Option<u64>> {
+    let held_before = if doubtful { descriptor.cached(pages) } else { None };
+    descriptor.readahead(pages)?;
+    Ok(if held_before == Some(0) { descriptor.cached(pages) } else { None })
 }
