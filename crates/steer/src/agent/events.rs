@@ -324,8 +324,7 @@ impl State {
         }
         let told_ns = event.at_ns.saturating_sub(self.start_ns);
         if now.0.saturating_sub(told_ns) > STALE_NS && self.is_settled(event.file, pages) {
-            self.account_used(event.file, pages);
-            self.wave.handle(now, Input::Used { file: FileId(u64::from(event.file)), pages });
+            self.used(event.file, pages, now);
             return;
         }
         if self.missing(event.file, pages) > 0 {

@@ -235,9 +235,14 @@ impl State {
             let count = (bits >> first).trailing_ones();
             let pages = Extent::new(harvest.leaf * 64 + u64::from(first), u64::from(count));
             bits &= if first + count == 64 { 0 } else { !0 << (first + count) };
-            self.account_used(harvest.file, pages);
-            self.wave.handle(now, Input::Used { file: FileId(u64::from(harvest.file)), pages });
+            self.used(harvest.file, pages, now);
         }
+    }
+
+    /// Pages were used, and that is all there is to say of it.
+    pub(super) fn used(&mut self, slot: u32, pages: Extent, now: Nanos) {
+        self.account_used(slot, pages);
+        self.wave.handle(now, Input::Used { file: FileId(u64::from(slot)), pages });
     }
 
     pub(super) fn account_lacks(&mut self, slot: u32, pages: Extent) {

@@ -331,8 +331,7 @@ impl State {
         let tired = self.vain > VAIN_TOUCHES && fast;
         if tired && alone && unknown && waited == Some(true) && !self.is_chosen() {
             self.account_brings(slot, last);
-            self.account_used(slot, last);
-            self.wave.handle(now, Input::Used { file, pages: last });
+            self.used(slot, last, now);
             self.leaves_out(slot, 1);
             return;
         }
@@ -350,12 +349,10 @@ impl State {
             Extent::between(all.start, last.start)
         };
         for pages in [quietly, passed].into_iter().filter(|pages| !pages.is_empty()) {
-            self.account_used(slot, pages);
-            self.wave.handle(now, Input::Used { file, pages });
+            self.used(slot, pages, now);
         }
         if !loud {
-            self.account_used(slot, last);
-            self.wave.handle(now, Input::Used { file, pages: last });
+            self.used(slot, last, now);
             return;
         }
         self.vain = self.vain.saturating_add(1);
@@ -566,9 +563,7 @@ impl State {
                 }
                 if self.mapped.rested {
                     // Touched while nobody watched: it is known as used, and says nothing of what comes next.
-                    self.account_used(region.file, pages);
-                    let file = FileId(u64::from(region.file));
-                    self.wave.handle(self.now(), Input::Used { file, pages });
+                    self.used(region.file, pages, self.now());
                     continue;
                 }
                 news = true;

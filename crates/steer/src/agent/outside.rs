@@ -22,7 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE};
+use bowwave_core::{Extent, Nanos, PAGE_SIZE};
 use bowwave_wire::{Event, Harvest, Kind};
 
 use super::helper::Helper;
@@ -220,9 +220,7 @@ impl State {
                 if self.knows(file, generation) && self.is_quiet(file, pages) {
                     let waited = touch.since_ns.map_or(0, |since| touch.at_ns.saturating_sub(since));
                     if !self.is_wait(file, pages, waited) || self.is_settled(file, pages) {
-                        self.account_used(file, pages);
-                        let input = Input::Used { file: FileId(u64::from(file)), pages };
-                        self.wave.handle(self.now(), input);
+                        self.used(file, pages, self.now());
                     } else {
                         // It was under way; how long it was waited for is no longer than since the read before.
                         self.take_from_outside(&event(Kind::Done, touch.at_ns, waited, named), mapped);
