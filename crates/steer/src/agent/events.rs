@@ -334,12 +334,17 @@ impl State {
         self.tell_read(event, pages, missing, now);
     }
 
-    /// Tells of a read between what was read quietly before it and what was read since.
-    fn tell_read(&mut self, event: &Event, pages: Extent, missing: u64, now: Nanos) {
+    /// What a thread has read last, until it says how long it waited.
+    pub(super) fn remember_told(&mut self, tid: u32, told: Told) {
         if self.told.len() >= THREADS_MAX {
             self.told.clear();
         }
-        self.told.insert(event.tid, Told { file: event.file, offset: event.offset, missing });
+        self.told.insert(tid, told);
+    }
+
+    /// Tells of a read between what was read quietly before it and what was read since.
+    fn tell_read(&mut self, event: &Event, pages: Extent, missing: u64, now: Nanos) {
+        self.remember_told(event.tid, Told { file: event.file, offset: event.offset, missing });
         self.account_used(event.file, pages);
         self.tell_all(event.file, false, now);
         let file = FileId(u64::from(event.file));

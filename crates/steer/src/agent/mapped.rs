@@ -20,7 +20,7 @@ use bowwave_wire::Event;
 
 use super::helper::Helper;
 use super::turns::{REST, Turn, WATCH_LATENCIES};
-use super::{LOOK_NS_MIN, State, THREADS_MAX, Told};
+use super::{LOOK_NS_MIN, State, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
 use crate::pagemap::{PageTables, can_scan};
 use crate::perf::{Sample, Source, Watch};
@@ -309,24 +309,13 @@ impl State {
     fn touched(&mut self, tid: u32, place: Place, count: u64, waited: Option<bool>) {
         let now = self.now();
         let slot = place.file;
-        let Some(held) = self.files.get_mut(&slot).filter(|held| held.generation == place.generation) else {
-            return;
-        };
-        self.mapped.faults += 1;
-        self.mapped.lately = now;
-        self.active = now;
-        held.active = now;
-        let latency = self.wave.device(held.origin.dev).and_then(|device| device.latency);
-        let fast = latency.is_some_and(|latency| latency.0 < FAST_NS);
-        self.mapped.slow = latency.is_some() && !fast;
-        let end = PageIndex(held.size.div_ceil(PAGE_SIZE));
+        let Some((end, fast)) = self.heard_of(place, now) else { return };
         let all = Extent::new(place.page, count).intersection(Extent::between(PageIndex(0), end));
         if all.is_empty() {
             return;
         }
         let last = Extent::between(PageIndex(all.end().0 - 1), all.end());
-        let file = FileId(u64::from(slot));
-        let unknown = !self.wave.resident(file, last.start);
+        let unknown = !self.wave.resident(FileId(u64::from(slot)), last.start);
         let alone = self.stands_alone(slot, last.start);
         let tired = self.vain > VAIN_TOUCHES && fast;
         if tired && alone && unknown && waited == Some(true) && !self.is_chosen() {
@@ -355,33 +344,58 @@ impl State {
             self.used(slot, last, now);
             return;
         }
-        self.vain = self.vain.saturating_add(1);
-        let missing = u64::from(!self.wave.resident(file, last.start));
-        if self.told.len() >= THREADS_MAX {
-            self.told.clear();
+        let place = Place { page: last.start.0, ..place };
+        let missing = self.tell_touch(tid, place, alone, now);
+        if waited.is_none() {
+            self.waited_unseen(tid, place, end, missing, now);
         }
-        self.told.insert(tid, Told { file: slot, offset: last.start.byte(), missing });
-        self.account_used(slot, last);
+    }
+
+    /// A mapping of a file that we steer was touched. Where the file ends, and whether its device is so fast that not every touch is
+    /// worth telling.
+    fn heard_of(&mut self, place: Place, now: Nanos) -> Option<(PageIndex, bool)> {
+        let held = self.files.get_mut(&place.file).filter(|held| held.generation == place.generation)?;
+        self.mapped.faults += 1;
+        self.mapped.lately = now;
+        self.active = now;
+        held.active = now;
+        let latency = self.wave.device(held.origin.dev).and_then(|device| device.latency);
+        let fast = latency.is_some_and(|latency| latency.0 < FAST_NS);
+        self.mapped.slow = latency.is_some() && !fast;
+        Some((PageIndex(held.size.div_ceil(PAGE_SIZE)), fast))
+    }
+
+    /// Tells the brain of a touch as of a read of its page. Whether it missed it.
+    fn tell_touch(&mut self, tid: u32, place: Place, alone: bool, now: Nanos) -> bool {
+        let (slot, file, page) = (place.file, FileId(u64::from(place.file)), Extent::new(place.page, 1));
+        self.vain = self.vain.saturating_add(1);
+        let missing = !self.wave.resident(file, page.start);
+        self.remember_told(tid, Told { file: slot, offset: page.start.byte(), missing: u64::from(missing) });
+        self.account_used(slot, page);
         self.tell_all(slot, true, now);
-        if alone && missing > 0 {
+        if alone && missing {
             self.leaves_out(slot, 0);
             let untold = self.files.get_mut(&slot).map_or(0, |held| core::mem::take(&mut held.untold));
             if untold > 0 {
                 self.wave.handle(now, Input::Untold { file, reads: untold });
             }
         }
-        self.wave.handle(now, Input::Read { file, pages: last, actor: tid });
-        if waited.is_none() {
-            // It is mapped, so it has come; how long that took nobody knows. Where what follows is not there the reader has
-            // caught up with what was fetched, and waits, or will: since we last looked, at most.
-            if missing > 0 {
-                self.account_brings(slot, last);
-            }
-            let next = Place { page: last.end().0, ..place };
-            let waits = last.end() < end && !self.is_settled_page(next);
-            let took = if waits { self.mapped.scan_gap } else { Nanos(0) };
-            self.wave.handle(now, Input::Waited { file, pages: last, actor: tid, took });
+        self.wave.handle(now, Input::Read { file, pages: page, actor: tid });
+        missing
+    }
+
+    /// A page that was touched is mapped, so it has come; how long that took nobody knows. Where what follows is not there the reader
+    /// has caught up with what was fetched, and waits, or will: since we last looked, at most.
+    fn waited_unseen(&mut self, tid: u32, place: Place, end: PageIndex, missing: bool, now: Nanos) {
+        let page = Extent::new(place.page, 1);
+        if missing {
+            self.account_brings(place.file, page);
         }
+        let next = Place { page: page.end().0, ..place };
+        let waits = page.end() < end && !self.is_settled_page(next);
+        let took = if waits { self.mapped.scan_gap } else { Nanos(0) };
+        let file = FileId(u64::from(place.file));
+        self.wave.handle(now, Input::Waited { file, pages: page, actor: tid, took });
     }
 
     /// A fault has waited for its page. Where it was taken to be there, it was lost.
