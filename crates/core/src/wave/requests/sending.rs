@@ -24,75 +24,40 @@ use crate::decision::Pattern;
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};
 use crate::wave::plan::whole;
-use crate::wave::requests::queue::{Turn, Wanted, piece_pages, spread_pages, take_next, together};
+use crate::wave::requests::queue::{Queue, Turn, Wanted, piece_pages, spread_pages, take_next, together};
 use crate::wave::streams::stream::{Course, Stream};
 use crate::wave::windows::reach::FEW;
-use crate::wave::{Action, FetchId, Flight, Wave};
+use crate::wave::{Action, FetchId, File, Flight, Wave};
 
 /// Pages that may be out unread under an absolute waste ceiling before anything was used: 128 KiB.
 const WASTE_FREE: u64 = 32;
 
+/// What decides how large a request is, and which end of what is wanted it brings first.
+struct Terms {
+    /// Streams that are active, and pages that may be out.
+    streams: u64,
+    most: PageCount,
+    /// Its reader comes down.
+    down: bool,
+    /// It is a run of a stride.
+    strides: bool,
+}
+
 impl Wave {
+    /// The request that goes to `device` next, if one may.
     pub(in crate::wave) fn poll_device(&mut self, now: Nanos, device: u64) -> Option<Action> {
         loop {
-            let earned = self.earned();
-            let (streams, most) = (self.active(), PageCount(self.room()));
-            let (out, most_out) = (self.out(), self.seven_eighths());
+            let mut wanted = self.next_wanted(now, device)?;
+            let Some(terms) = self.terms(&wanted) else { continue };
             let queue = self.queues.get_mut(&device)?;
-            let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
-            let continued = queue.continued().or_else(|| queue.joined());
-            if queue.demand.is_empty() && continued.is_none() && !queue.device.has_room(waiting) {
-                return None;
-            }
-            // What continues the latest request goes first, for as long as a trip is worth, and longer while what would
-            // go instead lies only a little further on: a head that is there already should not come back for it.
-            let trip = queue.device.trip_pages().max(256);
-            let (file, end) = queue.last_end;
-            let urgent = queue.urgent.oldest();
-            let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
-            let near = continued.or((trip > queue.run || further).then_some(queue.last_end));
-            if queue.demand.is_empty()
-                && self.config.waste_absolute
-                && self.ledger.unread() >= WASTE_FREE + earned
-            {
-                return None;
-            }
-            // On a head windows lie for long: none is begun while half of the memory is out unread.
-            let full = out >= if queue.device.trip_pages() > 0 { most.0 } else { most_out };
-            let ahead = if queue.is_filled() { None } else { Some(&mut queue.ahead) };
-            let mut wanted = take_next([&mut queue.demand, &mut queue.urgent], ahead, near, full)?;
-            if queue.device.trip_pages() > 0 {
-                self.lengthen(now, &mut wanted);
-            }
-            let stream = wanted.stream.and_then(|sid| self.streams.get(sid));
-            let down = stream.is_some_and(|s| self.in_order_down(s));
-            let alive = wanted.stream.is_none() || stream.is_some();
-            let rushes = stream.is_some_and(|s| self.rushes(s));
-            let most = if rushes { PageCount(self.room_of_who_rushes()) } else { most };
-            let queue = self.queues.get_mut(&device)?;
-            let file = self.files.get_mut(&wanted.file).filter(|_| alive);
-            // The file may have become shorter since the window was decided.
-            let end = file.as_ref().map_or(0, |f| f.end);
-            wanted.pages = wanted.pages.intersection(Extent::new(0, end));
-            let hole = file.as_ref().and_then(|f| {
-                let mut holes = f.table.holes(wanted.pages);
-                if down { holes.last() } else { holes.next() }
-            });
-            let (Some(file), Some(hole)) = (file, hole) else { continue };
+            let Some(file) = self.files.get_mut(&wanted.file) else { continue };
+            let Some(hole) = missing(file, &mut wanted, terms.down) else { continue };
             let unread = if wanted.turn == Turn::Ahead { self.ledger.unread() } else { 0 };
-            let piece_max = piece_pages(queue, Some(&wanted), PageCount(unread), most);
-            let piece_max = piece_max.min(spread_pages(queue, most, streams));
-            // Pieces keep to multiples of their size, so that two windows that meet share no request. Runs of a stride meet none; and where
-            // streams are many, requests are what is scarce.
-            let stride = stream.is_some_and(|s| matches!(s.course, Course::Stride { .. }));
-            let whole = (queue.device.scarce_for(streams) || stride) && hole.count.0 <= piece_max;
-            let ours = if whole { hole } else { piece(hole, piece_max, down) };
-            let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
-            let own = self.own.filter(|own| joins && own.0 == wanted.file).map(|own| own.1);
-            let pages = own.map_or(ours, |own| together(own, ours, queue.request_max));
+            let ours = cut(queue, &wanted, hole, PageCount(unread), &terms);
+            let pages = with_own(queue, self.own, wanted.file, ours);
             let ours = ours.intersection(pages);
             self.own = if pages == ours { self.own } else { None };
-            wanted.pages = if down {
+            wanted.pages = if terms.down {
                 Extent::between(wanted.pages.start, pages.start)
             } else {
                 Extent::between(pages.end(), wanted.pages.end())
@@ -117,6 +82,52 @@ impl Wave {
             self.touch_leaves(id, pages);
             return Some(Action::Fetch { id: fetch, file: id, pages, demand, why });
         }
+    }
+
+    /// Whose turn it is on `device`: taken from its queue, if anything of it may go now.
+    fn next_wanted(&mut self, now: Nanos, device: u64) -> Option<Wanted> {
+        let earned = self.earned();
+        let (most, out, most_out) = (self.room(), self.out(), self.seven_eighths());
+        let queue = self.queues.get_mut(&device)?;
+        let waiting = if queue.urgent.is_empty() { 0 } else { queue.waiting.len() as u32 };
+        let continued = queue.continued().or_else(|| queue.joined());
+        if queue.demand.is_empty() && continued.is_none() && !queue.device.has_room(waiting) {
+            return None;
+        }
+        // What continues the latest request goes first, for as long as a trip is worth, and longer while what would
+        // go instead lies only a little further on: a head that is there already should not come back for it.
+        let trip = queue.device.trip_pages().max(256);
+        let (file, end) = queue.last_end;
+        let urgent = queue.urgent.oldest();
+        let further = urgent.is_some_and(|(f, start)| f == file && start >= end && start - end <= trip);
+        let near = continued.or((trip > queue.run || further).then_some(queue.last_end));
+        if queue.demand.is_empty()
+            && self.config.waste_absolute
+            && self.ledger.unread() >= WASTE_FREE + earned
+        {
+            return None;
+        }
+        // On a head windows lie for long: none is begun while half of the memory is out unread.
+        let head = queue.device.trip_pages() > 0;
+        let full = out >= if head { most } else { most_out };
+        let ahead = if queue.is_filled() { None } else { Some(&mut queue.ahead) };
+        let mut wanted = take_next([&mut queue.demand, &mut queue.urgent], ahead, near, full)?;
+        if head {
+            self.lengthen(now, &mut wanted);
+        }
+        Some(wanted)
+    }
+
+    /// For whom it is sent, and what follows of that; nothing if its stream has ended, for then nobody wants it.
+    fn terms(&self, wanted: &Wanted) -> Option<Terms> {
+        let (streams, most) = (self.active(), PageCount(self.room()));
+        let Some(sid) = wanted.stream else {
+            return Some(Terms { streams, most, down: false, strides: false });
+        };
+        let s = self.streams.get(sid)?;
+        let most = if self.rushes(s) { PageCount(self.room_of_who_rushes()) } else { most };
+        let strides = matches!(s.course, Course::Stride { .. });
+        Some(Terms { streams, most, down: self.in_order_down(s), strides })
     }
 
     /// R6: whether what is ahead of a stream goes out from its end, since its reader comes down. A head brings it from below; and so it goes where
@@ -166,6 +177,30 @@ impl Wave {
         let device = f.device;
         self.queue(device).line(wanted.turn).push_back(Wanted { pages, ..wanted });
     }
+}
+
+/// The first run of what is wanted that is not there, or the last if its reader comes `down`. The file may have become shorter since the
+/// window was decided.
+fn missing(file: &File, wanted: &mut Wanted, down: bool) -> Option<Extent> {
+    wanted.pages = wanted.pages.intersection(Extent::new(0, file.end));
+    let mut holes = file.table.holes(wanted.pages);
+    if down { holes.last() } else { holes.next() }
+}
+
+/// What of `hole` is one request. Pieces keep to multiples of their size, so that two windows that meet share no request. Runs of a stride meet
+/// none; and where streams are many, requests are what is scarce.
+fn cut(queue: &Queue, wanted: &Wanted, hole: Extent, unread: PageCount, terms: &Terms) -> Extent {
+    let piece_max = piece_pages(queue, Some(wanted), unread, terms.most);
+    let piece_max = piece_max.min(spread_pages(queue, terms.most, terms.streams));
+    let whole = (queue.device.scarce_for(terms.streams) || terms.strides) && hole.count.0 <= piece_max;
+    if whole { hole } else { piece(hole, piece_max, terms.down) }
+}
+
+/// The request together with what its reader brings himself of the same file, if it is small: a quarter of a unit at most.
+fn with_own(queue: &Queue, own: Option<(FileId, Extent)>, file: FileId, ours: Extent) -> Extent {
+    let joins = 4 * ours.count.bytes().0 <= queue.device.unit().0;
+    let own = own.filter(|own| joins && own.0 == file).map(|own| own.1);
+    own.map_or(ours, |own| together(own, ours, queue.request_max))
 }
 
 /// What goes out first of what is missing, cut at multiples of `most` pages, so that two windows that meet share no request; from its end if
