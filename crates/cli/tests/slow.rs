@@ -145,3 +145,27 @@ fn each_device_has_limits_of_its_own() {
     signal(&child, libc::SIGTERM);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
 }
+
+/// The log and what is said of it may lie on the same disk.
+#[test]
+fn a_full_disk_ends_the_log_and_not_the_mount() {
+    let (dir, aside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let ready = aside.path().join("ready");
+    for heard in [true, false] {
+        let Some(mut child) = serve(dir.path(), &ready, &["--log", "/dev/full"]) else { return };
+        if !heard {
+            drop(child.stderr.take());
+        }
+        let data = fs::read(dir.path().join("gen/a-100000")).unwrap();
+        // Reading them writes the log out.
+        fs::read(dir.path().join(".bowwave/stats")).unwrap();
+        assert_eq!(fs::read(dir.path().join("gen/a-100000")).unwrap(), data);
+        signal(&child, libc::SIGTERM);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let told = said.matches("cannot write the request log /dev/full: No space left").count();
+        assert_eq!(told, usize::from(heard), "{said}");
+        assert!(!is_mounted(dir.path()));
+    }
+}

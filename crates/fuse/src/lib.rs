@@ -13,6 +13,14 @@
 //! Reading order: [`Options`] and [`SlowStore`] (what a caller does), `store` (what the kernel asks), `pace` (when it is
 //! answered), `tree` (which files), [`content`] (what they hold), [`Stats`] (what was asked).
 
+/// As the standard one, but who does not listen any more is no reason to end: a log that is full, `| head` that has left.
+macro_rules! eprintln {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod cached;
 pub mod content;
 mod log;
