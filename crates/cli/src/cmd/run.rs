@@ -167,54 +167,19 @@ fn steer(
     explain: Option<ExplainFile>,
     json: Option<(&Path, fs::File)>,
 ) -> Result<Ended, Failure> {
-    let command: Vec<_> = args.command.iter().map(|part| part.to_string_lossy()).collect();
-    let command = one_line(&command.join(" "));
-    let started = Agent::start(Options {
-        dry_run: args.dry_run,
-        lend_windows: !args.no_window_lending,
-        kernel_off: !args.keep_kernel,
-        memory: args.memory,
-        waste_percent: args.waste,
-        selection: Selection { only: args.only.clone(), except: args.except.clone() },
-        explain: explain.map(|file| (file, command)),
-    });
-    let (agent, no_segment) = match started {
-        Ok((agent, no_segment)) => (Some(agent), no_segment.map(|error| error.to_string())),
-        Err(error) => (None, Some(error.to_string())),
-    };
-    let installed = install_library().map_err(|error| error.to_string());
-    // Why no library observes, if none can.
-    let no_library = installed.as_ref().err().cloned().or(no_segment);
-    let wanted = match args.observer {
-        Observer::Auto if no_library.is_some() => Some(OutsideBy::Best),
-        observer => observer.outside(program.reach),
-    };
-    let outside = agent.as_ref().zip(wanted).map(|(agent, by)| agent.watch_outside(by));
-    let asked_for = args.observer != Observer::Auto;
-    let watched = matches!(outside, Some(Ok(())));
-    match (&no_library, &outside) {
-        _ if args.quiet => {}
-        (Some(why), _) if !watched => {
-            eprintln!("bowwave: {why}; running {} unsteered", args.command[0].to_string_lossy());
-        }
-        (Some(why), _) if !asked_for => eprintln!("bowwave: {why}; observing from outside instead"),
-        (None, Some(Err(why))) if asked_for => {
-            eprintln!("bowwave: {why}; observing with the library instead");
-        }
-        _ => {}
-    }
+    let (agent, no_segment) = begin(args, explain);
+    let observing = Observing::by(args, program, agent.as_ref(), no_segment);
     let agent = match agent {
-        Some(agent) if !watched && no_library.is_some() => {
+        Some(agent) if !observing.outside && observing.library.is_none() => {
             agent.stop();
             None
         }
         agent => agent,
     };
-    let preload = no_library.is_none() && !(watched && asked_for);
-    let segment = agent.as_ref().and_then(Agent::segment_path).filter(|_| preload);
-    let library = installed.as_ref().ok();
+    let segment = agent.as_ref().and_then(Agent::segment_path);
+    let library = observing.library.as_deref();
     let steering = segment.zip(library).map(|(segment, library)| Steering { segment, library });
-    if let Some(agent) = agent.as_ref().filter(|_| preload) {
+    if let Some(agent) = agent.as_ref().filter(|_| library.is_some()) {
         agent.watch_faults();
     }
     let child = spawn(program, rest, steering.as_ref()).map_err(Failure::Launch)?;
@@ -228,12 +193,75 @@ fn steer(
             say_unknown(args);
             return ended.map_err(Failure::Wait);
         };
-        if program.reach != Reach::Steered && !watched {
+        if program.reach != Reach::Steered && !observing.outside {
             *report.not_steered.entry(program.reach.words().into()).or_default() += 1;
         }
         tell(args, &report, json);
     }
     ended.map_err(Failure::Wait)
+}
+
+/// Starts the agent, and says why it has no segment to be told through, or is not there at all.
+fn begin(args: &Args, explain: Option<ExplainFile>) -> (Option<Agent>, Option<String>) {
+    let command: Vec<_> = args.command.iter().map(|part| part.to_string_lossy()).collect();
+    let command = one_line(&command.join(" "));
+    let started = Agent::start(Options {
+        dry_run: args.dry_run,
+        lend_windows: !args.no_window_lending,
+        kernel_off: !args.keep_kernel,
+        memory: args.memory,
+        waste_percent: args.waste,
+        selection: Selection { only: args.only.clone(), except: args.except.clone() },
+        explain: explain.map(|file| (file, command)),
+    });
+    match started {
+        Ok((agent, no_segment)) => (Some(agent), no_segment.map(|error| error.to_string())),
+        Err(error) => (None, Some(error.to_string())),
+    }
+}
+
+/// Who observes the program; it may be nobody.
+struct Observing {
+    /// Tracepoints, from outside.
+    outside: bool,
+    /// The library that it is started with.
+    library: Option<PathBuf>,
+}
+
+impl Observing {
+    /// Has the agent observe as it was asked for, or as it can, and says so where that is not the same.
+    fn by(args: &Args, program: &Program, agent: Option<&Agent>, no_segment: Option<String>) -> Self {
+        let installed = install_library().map_err(|error| error.to_string());
+        let no_library = installed.as_ref().err().cloned().or(no_segment);
+        let wanted = match args.observer {
+            Observer::Auto if no_library.is_some() => Some(OutsideBy::Best),
+            observer => observer.outside(program.reach),
+        };
+        let tried = agent.zip(wanted).map(|(agent, by)| agent.watch_outside(by));
+        let outside = matches!(tried, Some(Ok(())));
+        if !args.quiet {
+            say_who_observes(args, no_library.as_deref(), tried);
+        }
+        let preload = no_library.is_none() && !(outside && args.observer != Observer::Auto);
+        Self { outside, library: installed.ok().filter(|_| preload) }
+    }
+}
+
+/// Why there is no library, and what came of observing from outside, if that was tried.
+fn say_who_observes(args: &Args, no_library: Option<&str>, outside: Option<Result<(), String>>) {
+    let asked_for = args.observer != Observer::Auto;
+    match (no_library, outside) {
+        (Some(why), None | Some(Err(_))) => {
+            eprintln!("bowwave: {why}; running {} unsteered", args.command[0].to_string_lossy());
+        }
+        (Some(why), Some(Ok(()))) if !asked_for => {
+            eprintln!("bowwave: {why}; observing from outside instead");
+        }
+        (None, Some(Err(why))) if asked_for => {
+            eprintln!("bowwave: {why}; observing with the library instead");
+        }
+        _ => {}
+    }
 }
 
 fn say_unknown(args: &Args) {
