@@ -22,6 +22,7 @@ use super::helper::Helper;
 use super::turns::{REST, Turn, WATCH_LATENCIES};
 use super::{LOOK_NS_MIN, State, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
+use crate::files::bits_in;
 use crate::pagemap::{PageTables, can_scan};
 use crate::perf::{Sample, Source, Watch};
 use crate::segment::SharedSegment;
@@ -514,9 +515,7 @@ impl State {
         let file = FileId(u64::from(slot));
         let (first, last) = (pages.start.0, pages.end().0 - 1);
         (first / 64..=last / 64).all(|leaf| {
-            let from = if leaf == first / 64 { first % 64 } else { 0 };
-            let to = if leaf == last / 64 { last % 64 } else { 63 };
-            let mask = (!0 << from) & (!0 >> (63 - to));
+            let mask = bits_in(pages, leaf);
             self.wave.leaf(file, leaf).0 & mask == mask
         })
     }
