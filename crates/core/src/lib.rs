@@ -42,7 +42,7 @@ pub use policy::{
     ThrashSafe, Whence, around_limit, by_name, small_device_limit, small_device_limit_v0,
 };
 pub use stats::{Row, Stats};
-pub use table::{PageBit, PageState, PageTable, Visits};
+pub use table::{PageBit, PageState, PageTable, Visits, runs_of_bits};
 pub use trace::{Dev, NotATraceLine, TraceRecord};
 pub use units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};
 pub use view::View;

@@ -162,18 +162,14 @@ impl PageTable {
     pub(crate) fn fetch(&mut self, extent: Extent) -> Vec<Extent> {
         let mut fetched: Vec<Extent> = Vec::new();
         self.fill(extent, |at, leaf, mask| {
-            let mut missing = mask & !leaf.word(Select::Resident);
+            let missing = mask & !leaf.word(Select::Resident);
             leaf.set(PageBit::InFlight, missing);
             leaf.set(PageBit::Ahead, missing);
-            while missing != 0 {
-                let from = missing.trailing_zeros();
-                let len = (missing >> from).trailing_ones();
-                let run = Extent { start: at + PageCount(from.into()), count: PageCount(len.into()) };
+            for run in runs_of_bits(at, missing) {
                 match fetched.last_mut() {
                     Some(last) if last.end() == run.start => last.count += run.count,
                     _ => fetched.push(run),
                 }
-                missing &= !(u64::MAX >> (64 - len) << from);
             }
         });
         fetched
@@ -399,6 +395,19 @@ impl View for PageTable {
     }
 }
 
+/// The runs of pages whose bits are set, upwards: a bit a page, that of `first` the lowest. 0b1101 from page 64 on: [64, 65) and [66, 68).
+pub fn runs_of_bits(first: PageIndex, mut bits: u64) -> impl Iterator<Item = Extent> {
+    core::iter::from_fn(move || {
+        if bits == 0 {
+            return None;
+        }
+        let from = bits.trailing_zeros();
+        let len = (bits >> from).trailing_ones();
+        bits &= !(u64::MAX >> (64 - len) << from);
+        Some(Extent { start: first + PageCount(from.into()), count: PageCount(len.into()) })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -463,6 +472,22 @@ mod tests {
             model.history(page.0, limit.0),
             "history of {page}, {limit}"
         );
+    }
+
+    #[test]
+    fn bits_have_runs() {
+        let runs = |bits| runs_of_bits(PageIndex(64), bits).map(|run| (run.start.0, run.count.0)).collect();
+        let cases: [(u64, Vec<(u64, u64)>); 5] = [
+            (0, vec![]),
+            (0b1101, vec![(64, 1), (66, 2)]),
+            (!0, vec![(64, 64)]),
+            (1 << 63, vec![(127, 1)]),
+            (!0 << 62 | 1, vec![(64, 1), (126, 2)]),
+        ];
+        for (bits, wanted) in cases {
+            let found: Vec<(u64, u64)> = runs(bits);
+            assert_eq!(found, wanted, "{bits:b}");
+        }
     }
 
     #[test]

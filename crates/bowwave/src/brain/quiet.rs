@@ -18,7 +18,7 @@
 use super::{Brain, id};
 use crate::memory::{LEAF, LEAVES_MAX, mask};
 use crate::notes::{Note, TOLD_EVERY};
-use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex, left_off, while_read};
+use bowwave_core::{Extent, FileId, Input, Nanos, PageIndex, left_off, runs_of_bits, while_read};
 use std::sync::Arc;
 
 /// Leaves on either side of a read of which is looked what was read quietly, and how many of which nothing was end it.
@@ -129,12 +129,8 @@ impl Brain {
 /// The runs of pages whose bits are set, leaf for leaf upwards; a run may go on in the next leaf.
 fn runs(leaves: &[(u64, u64)], mut each: impl FnMut(Extent)) {
     let mut run = Extent::new(0, 0);
-    for &(leaf, mut bits) in leaves {
-        while bits != 0 {
-            let first = bits.trailing_zeros();
-            let count = (bits >> first).trailing_ones();
-            bits &= if first + count == 64 { 0 } else { !0 << (first + count) };
-            let next = Extent::new(leaf * LEAF + u64::from(first), u64::from(count));
+    for &(leaf, bits) in leaves {
+        for next in runs_of_bits(PageIndex(leaf * LEAF), bits) {
             if run.end() == next.start {
                 run.count += next.count;
                 continue;

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use bowwave_core::{Action, Extent, FetchId, FileId, Input, Nanos, PageCount};
+use bowwave_core::{Action, Extent, FetchId, FileId, Input, Nanos, PageCount, PageIndex, runs_of_bits};
 use bowwave_wire::Harvest;
 
 use super::{DRAIN_MAX, Held, Out, State};
@@ -229,12 +229,7 @@ impl State {
     pub(super) fn harvested(&mut self, harvest: Harvest, now: Nanos) {
         let Some(held) = self.files.get_mut(&harvest.file) else { return };
         held.active = now;
-        let mut bits = harvest.used;
-        while bits != 0 {
-            let first = bits.trailing_zeros();
-            let count = (bits >> first).trailing_ones();
-            let pages = Extent::new(harvest.leaf * 64 + u64::from(first), u64::from(count));
-            bits &= if first + count == 64 { 0 } else { !0 << (first + count) };
+        for pages in runs_of_bits(PageIndex(harvest.leaf * 64), harvest.used) {
             self.used(harvest.file, pages, now);
         }
     }
