@@ -10,7 +10,7 @@ use libc::{off_t, size_t, ssize_t};
 
 use crate::process;
 use crate::real::{self, or_raw};
-use crate::state::{self, Standing};
+use crate::state;
 use crate::sys;
 
 macro_rules! openers {
@@ -203,12 +203,7 @@ fn advised(fd: c_int, offset: off_t, len: off_t, advice: c_int) {
     if !segment.agent_alive(now) {
         return;
     }
-    let bound = match state::standing(segment, fd) {
-        Standing::Bound(bound) => Some(bound),
-        Standing::Unmet => state::meet(segment, fd, now),
-        Standing::LeftAlone => None,
-    };
-    let Some(bound) = bound else { return };
+    let Some(bound) = state::bound(segment, fd, now) else { return };
     if matches!(advice, libc::POSIX_FADV_NORMAL | libc::POSIX_FADV_SEQUENTIAL | libc::POSIX_FADV_RANDOM) {
         bound.known.advised();
     }

@@ -20,7 +20,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::process;
-use crate::state::{self, Standing};
+use crate::state;
 use crate::sys;
 
 /// Mappings that are watched at once in a process; others are as they were.
@@ -168,12 +168,7 @@ pub(crate) fn mapped(range: Range, prot: c_int, flags: c_int, fd: c_int, offset:
     if !steerable {
         return;
     }
-    let bound = match state::standing(segment, fd) {
-        Standing::Bound(bound) => Some(bound),
-        Standing::Unmet => state::meet(segment, fd, now),
-        Standing::LeftAlone => None,
-    };
-    let Some(bound) = bound else { return };
+    let Some(bound) = state::bound(segment, fd, now) else { return };
     let Some(map) = claim(range, offset, bound.slot.index, bound.slot.generation, 0) else { return };
     let populated = flags & (libc::MAP_POPULATE | libc::MAP_LOCKED) != 0;
     if !populated && segment.steer_maps.load(Relaxed) == MAPS_STEERED {

@@ -131,6 +131,15 @@ pub(crate) fn standing(segment: &'static Segment, fd: c_int) -> Standing {
     }
 }
 
+/// What `fd` is bound to, met first if need be; nothing if it is left alone.
+pub(crate) fn bound(segment: &'static Segment, fd: c_int, now_ns: u64) -> Option<Bound> {
+    match standing(segment, fd) {
+        Standing::Bound(bound) => Some(bound),
+        Standing::Unmet => meet(segment, fd, now_ns),
+        Standing::LeftAlone => None,
+    }
+}
+
 /// The description of `fd`, if there is one yet.
 #[inline(always)]
 pub(crate) fn known(fd: c_int) -> Option<Known> {
