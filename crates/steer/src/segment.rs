@@ -216,7 +216,8 @@ const fn may_clear(owner: u32, user: u32) -> bool {
     owner == user || user == 0
 }
 
-fn process_lives(pid: i32) -> bool {
+/// Whether some process has this number; one that is not ours as well.
+pub(crate) fn process_lives(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.
     pid > 0
         && (unsafe { libc::kill(pid, 0) } == 0

@@ -25,7 +25,7 @@ use crate::address_space::{AddressSpaces, Place, Region};
 use crate::files::bits_in;
 use crate::pagemap::{PageTables, can_scan};
 use crate::perf::{Sample, Source, Watch};
-use crate::segment::SharedSegment;
+use crate::segment::{SharedSegment, process_lives};
 
 /// Pages that the kernel maps around a fault: 64 KiB, aligned (its default; debugfs can change it).
 const AROUND: u64 = 16;
@@ -224,10 +224,7 @@ impl State {
         }
         let processes = self.mapped.spaces.processes();
         for &pid in &processes {
-            // SAFETY: signal 0 only asks.
-            let gone = unsafe { libc::kill(pid as i32, 0) } != 0
-                && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-            if gone {
+            if !process_lives(pid as i32) {
                 self.mapped.spaces.clear(pid);
             }
         }
