@@ -46,4 +46,4 @@ pub use observer::OutsideBy;
 pub use segment::{SegmentError, SharedSegment};
 pub use select::Selection;
 pub use signals::outlive_file_limits;
-pub use summary::{Decisions, DeviceReport, FileReport, Report};
+pub use summary::{Decisions, DeviceReport, FileReport, Report, shown_bytes};

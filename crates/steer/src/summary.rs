@@ -170,18 +170,18 @@ impl Report {
         let mut parts = vec![format!("{} s", seconds(self.elapsed_s))];
         match self.fetched_per_used {
             Some(ratio) if ratio < 0.005 => {
-                parts.push(format!("all {} used were in memory already", bytes(self.bytes_used)))
+                parts.push(format!("all {} used were in memory already", shown_bytes(self.bytes_used)))
             }
             Some(ratio) => {
                 let there = self.bytes_there();
                 let rest = if there < (self.bytes_used / 100).max(TOLD_MIN) {
                     String::new()
                 } else {
-                    format!(", {} of it in memory already", bytes(there))
+                    format!(", {} of it in memory already", shown_bytes(there))
                 };
                 parts.push(format!(
                     "{ratio:.2} bytes fetched per byte used ({} used{rest})",
-                    bytes(self.bytes_used)
+                    shown_bytes(self.bytes_used)
                 ));
             }
             None => parts.push("nothing to steer was read (files below 128 KiB are left alone)".into()),
@@ -190,9 +190,9 @@ impl Report {
             return self.with_what_was_left(parts);
         }
         parts.push(count(self.decisions.streams, "stream"));
-        parts.push(format!("{} fetched in vain{}", bytes(self.bytes_in_vain), self.beyond()));
+        parts.push(format!("{} fetched in vain{}", shown_bytes(self.bytes_in_vain), self.beyond()));
         if 100 * self.bytes_lost >= self.bytes_used.max(1) {
-            parts.push(format!("{} of that lost from memory unread", bytes(self.bytes_lost)));
+            parts.push(format!("{} of that lost from memory unread", shown_bytes(self.bytes_lost)));
         }
         self.with_what_was_left(parts)
     }
@@ -242,8 +242,8 @@ fn seconds(s: f64) -> String {
     if s < 9.995 { format!("{s:.2}") } else { format!("{s:.1}") }
 }
 
-/// Three digits and a unit of thousands.
-fn bytes(n: u64) -> String {
+/// Bytes as a line shows them: `999 B`, `1.0 kB`, `4.1 MB`, `84 MB`.
+pub fn shown_bytes(n: u64) -> String {
     let mut value = n as f64;
     for unit in ["B", "kB", "MB", "GB", "TB"] {
         if value < 999.5 || unit == "TB" {
@@ -353,7 +353,7 @@ mod tests {
         for (n, text) in
             [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (9_960_000, "10 MB"), (4_100_000, "4.1 MB")]
         {
-            assert_eq!(bytes(n), text);
+            assert_eq!(shown_bytes(n), text);
         }
     }
 }

@@ -18,6 +18,7 @@ mod place;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bowwave_steer::shown_bytes;
 use job::{JOBS, Measured};
 use place::Place;
 use serde::Serialize;
@@ -153,7 +154,7 @@ fn words(place: &Place, findings: &[Finding]) -> Vec<String> {
     };
     if let Some(touches) = finding(findings, "touches") {
         let times = touches.plain.bytes as f64 / touches.used_bytes as f64;
-        let (plain, run) = (bytes(touches.plain.bytes), bytes(touches.run.bytes));
+        let (plain, run) = (shown_bytes(touches.plain.bytes), shown_bytes(touches.run.bytes));
         if touches.plain.bytes > 40 * touches.used_bytes {
             words.push(format!(
                 "10 touches of 4 KiB in a mapped file read {plain} from {}: {times:.0} times what was used. The \
@@ -196,14 +197,6 @@ impl Finding {
     }
 }
 
-fn bytes(n: u64) -> String {
-    match n {
-        0..1_000_000 => format!("{} kB", n / 1000),
-        1_000_000..10_000_000 => format!("{:.1} MB", n as f64 / 1e6),
-        _ => format!("{} MB", n / 1_000_000),
-    }
-}
-
 fn shown(examination: &Examination) -> String {
     let window =
         examination.read_ahead_kb.map_or("an unknown read-ahead".into(), |kb| format!("{kb} KiB read-ahead"));
@@ -214,7 +207,7 @@ fn shown(examination: &Examination) -> String {
     for finding in &examination.findings {
         let cell = |m: &Measured| {
             let times = m.bytes as f64 / finding.used_bytes as f64;
-            format!("{} ({times:.1}x) {:.0} ms", bytes(m.bytes), m.seconds * 1e3)
+            format!("{} ({times:.1}x) {:.0} ms", shown_bytes(m.bytes), m.seconds * 1e3)
         };
         let (plain, run) = (cell(&finding.plain), cell(&finding.run));
         text.push_str(&format!("{:<34} {plain:>26}   {run:>26}\n", finding.what));
