@@ -1,45 +1,49 @@
-//! R13: how large requests should be beyond what one latency explains (queue.rs): as large as brings more.
+//! R13: how large requests should be, where one latency does not explain it (queue.rs): as large as brings more.
 //!
-//! Requests of an eighth of what passes in one latency keep a device busy that works on eight of them. One that works on two stands idle
-//! between them, and on how many it works is not seen while one reader reads on. So where requests stand in line, of one size and each behind the
-//! one before it, sixteen of them are timed, and the next are twice as large; what brings a twelfth more stays, and what does not goes back
-//! for a long while:
+//! Requests of an eighth of what one latency carries keep a device busy that works on eight at once. A device that works on two stands idle
+//! between them, and while a single reader reads on nobody sees on how many it works. So it is tried: sixteen requests of one size are timed that
+//! stand in line, each behind the one before it, and the next are twice as large. If these carry a twelfth more, the size stays; if not, the old one
+//! is used again, and nothing is tried for the next 64 times sixteen requests:
 //!
 //! ```text
 //!                                    128 KiB       256 KiB       512 KiB        1 MiB
-//!   8 ms, 30 MB/s, two at once     15.7 MB/s     20.6          24.4           26.9       it stays
+//!   8 ms, 30 MB/s, two at once     15.7 MB/s     20.6          24.4           26.9: stays
 //!   1 ms, 25 MB/s, one at a time   21.0          22.8          23.9: back     -
-//!   hdd, who reads on                100           100: back     -              -
+//!   hdd, who reads on              100           100: back     -              -
 //! ```
 //!
-//! Where some of them jump meanwhile, which may be more or fewer of them in any sixteen, a third more is asked for. Not where requests are known to
-//! overlap, nor where who reads on need not wait (glides.rs), and only while one that is as large carries less than passes in two latencies: on ssd
-//! none is tried, and on s3 requests are of 1 MiB without it.
+//! If some of the sixteen jumped, a third more is asked for and not a twelfth, since the sixteen before may have jumped more often or less.
+//!
+//! Nothing is tried where requests are known to overlap, nor where who reads on need not wait (glides.rs), nor once a request of the present size carries
+//! what passes in two latencies. So ssd keeps the smallest size; s3 has requests of 1 MiB without a trial.
 
 use crate::units::{Bytes, Nanos, PageCount};
 use crate::wave::devices::crawls::Round;
 use crate::wave::devices::device::PIECE_MIN;
 
-/// Requests of a stretch.
+/// Requests that are timed together, a stretch.
 const STRETCH: u64 = 16;
-/// Requests of a stretch that must be of the size that is tried: the last of a window is what is left of it.
+/// So many of a stretch must have the size that is tried; the last request of a window is smaller, since it is what is left of it.
 const OF_ONE_SIZE: u32 = 12;
-/// What is twice as large must bring more by one part in so many; where some of them jumped by one in so many.
+/// Requests twice as large must carry more by one part in so many.
 const MORE: u64 = 12;
+/// The same where some of them jumped.
 const MORE_AMONG_JUMPS: u64 = 3;
-/// Stretches until it is tried again.
+/// After a size went back, so many stretches pass before one is tried again.
 const REST: u32 = 64;
-/// Doublings of the smallest request at most: 128 KiB to 1 MiB.
+/// The smallest request is doubled so often at most: from 128 KiB to 1 MiB.
 const DOUBLINGS_MAX: u8 = 3;
 
-/// What is known of it.
+/// What one device has shown so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::wave) struct Sizes {
+    /// How often the smallest request is doubled now.
     doublings: u8,
     /// What requests of half the size carried a second, while that is on trial.
     before: Option<u64>,
+    /// Stretches that are still to pass before a size is tried.
     rest: u32,
-    /// Requests that went out before the size changed.
+    /// Requests under way that went out before the size changed: they are not timed.
     old: u32,
     stretch: Stretch,
 }
@@ -48,8 +52,9 @@ pub(in crate::wave) struct Sizes {
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     round: Round,
+    /// Requests of the present size.
     whole: u32,
-    /// Others stood in line.
+    /// Others stood in line meanwhile.
     limited: bool,
 }
 
@@ -60,7 +65,7 @@ impl Stretch {
 }
 
 impl Sizes {
-    /// Pages of a request: of the smallest, doubled so often.
+    /// Pages of a request of the present size.
     pub(in crate::wave) fn pages(&self) -> u64 {
         PIECE_MIN.0 << self.doublings
     }
@@ -71,12 +76,13 @@ impl Sizes {
         self.old = 0;
     }
 
-    /// Something stands in line.
+    /// A request stands in line: it may not go out yet.
     pub(in crate::wave) fn limited(&mut self) {
         self.stretch.limited = true;
     }
 
-    /// A request came back that had jumped or not, and `in_flight` others are under way; `matters` if those of the present size may be too small.
+    /// A request came back; `jump` says whether it had jumped. `in_flight` others are under way. `matters` says whether requests of the present size
+    /// may be too small.
     pub(in crate::wave) fn came(
         &mut self,
         now: Nanos,
@@ -131,8 +137,8 @@ mod tests {
         for _ in 0..requests {
             let bytes = PageCount(sizes.pages()).bytes();
             let carrying = bytes.0 * 1_000_000_000 / rate;
-            let way = if is_head { 0 } else { latency.0 / slots };
-            now += Nanos(carrying + way);
+            let idle = if is_head { 0 } else { latency.0 / slots };
+            now += Nanos(carrying + idle);
             sizes.limited();
             sizes.came(now, bytes, 8, false, true);
         }
