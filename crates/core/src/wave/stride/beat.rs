@@ -197,9 +197,11 @@ impl Beat {
     pub(in crate::wave) fn nearest(&self, page: u64) -> i64 {
         let (period, within) = (middle(self.period), if self.uneven { PAGE / 2 } else { 0 });
         let at = i64::try_from(page).ok().and_then(|page| page.checked_mul(PAGE)?.checked_add(within));
-        let Some(way) = at.and_then(|at| at.checked_sub(middle(self.latest.from))) else { return i64::MAX };
+        let Some(distance) = at.and_then(|at| at.checked_sub(middle(self.latest.from))) else {
+            return i64::MAX;
+        };
         let length = period.saturating_abs().max(1);
-        way.saturating_add(length / 2).div_euclid(length) * period.signum()
+        distance.saturating_add(length / 2).div_euclid(length) * period.signum()
     }
 
     /// Whether the run that comes so many after the one read last begins within `play` pages of `page`.
@@ -274,9 +276,9 @@ impl Beat {
     /// A read behind the begin of a run, told to the byte: where it ends less than a page behind what is fetched of the run, that is fetched too
     /// from now on. More than that is seen by pages (whole_runs.rs).
     pub(in crate::wave) fn goes_on(&mut self, read: Lies) {
-        let Some(way) = read.since(self.latest).filter(|_| self.is_exact()) else { return };
+        let Some(offset) = read.since(self.latest).filter(|_| self.is_exact()) else { return };
         // From the begin of the run that lies before it.
-        let from = way.rem_euclid(self.period[0]);
+        let from = offset.rem_euclid(self.period[0]);
         let more = from.saturating_add(read.bytes) - self.latest.bytes;
         if self.is_behind(from) && (1..=PAGE).contains(&more) {
             self.latest.bytes += more;

@@ -98,14 +98,14 @@ impl Column {
     }
 }
 
-/// The way to `at` from what was taken up last, if that lay as far behind what was taken up before it.
+/// The distance to `at` from what was taken up last, if that lay as far behind what was taken up before it.
 fn in_a_row(taken: &[Taken], at: u64) -> Option<i64> {
     let [last, before, ..] = taken else { return None };
     let period = at.wrapping_sub(last.at) as i64;
     (period == last.at.wrapping_sub(before.at) as i64).then_some(period)
 }
 
-/// The way to `at` from the nearest place, if there are as many so far apart as chance does not make. O([`TAKEN_MAX`]).
+/// The distance to `at` from the nearest place, if there are as many so far apart as chance does not make. O([`TAKEN_MAX`]).
 fn by_turns(taken: &[Taken], at: u64) -> Option<i64> {
     let serial = |page: u64| taken.iter().position(|row| row.at == page).map(|age| (TAKEN_MAX - age) as u64);
     let below = taken.iter().map(|row| row.at).filter(|&page| page < at).max();
