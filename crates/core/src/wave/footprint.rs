@@ -1,5 +1,8 @@
-//! What drivers ask beside their inputs: what the brain itself takes of memory, for those that hold a ceiling over all they
-//! have, which pages are still waited for, and which gaps are worth fetching, for those that are told long lists of what will be read.
+//! What a driver may ask of the brain beside telling it inputs:
+//!
+//! - how much memory the brain takes, for a driver that has to keep all of its memory below a ceiling;
+//! - which pages a reader is still to come to, and whether something that was decided was not sent yet;
+//! - which gaps are worth fetching, for a driver that is told a long list of what will be read.
 
 use crate::table::PageBit;
 use crate::units::{Bytes, Extent, FileId, Nanos, PAGE_SIZE, PageCount, PageIndex};

@@ -1,14 +1,15 @@
-//! Whether a device has one head, learnt from readers who stood in line behind one request of ours.
+//! Whether a device has one head, learnt from reads that began while one request of ours was under way.
 //!
-//! Who reads at random beside a stream of his, on a disk, has few requests of ours that jump: each continues the window before it. But some of his
-//! reads find one of ours on the way. Where requests overlap that costs him nothing:
+//! Where a program reads at random beside a stream on a disk, few requests of ours jump: each continues the window before it. But some reads of
+//! the program begin while one of our requests is under way. A head serves such a read after ours; where requests overlap it is served meanwhile:
 //!
 //! ```text
-//!   his read       |---------------------------->|        on hdd 13 ms, of which 8, as long as lone ones take, after ours has come
-//!   ours       |---------->|                              on nfs 1 ms, of which half, and behind one that is long, since it is carried first, little
+//!   its read       |---------------------------->|     hdd   13 ms, of which 8 after ours has come: as long as a lone read takes
+//!   ours       |---------->|                           nfs   1 ms, of which half after ours has come; little, if ours is long and so is carried first
 //! ```
 //!
-//! Four that began when ours had come, and three times as many as were half done, show a head. Nothing shows the contrary: jumps of ours do (jumps.rs).
+//! A head is shown by four reads that ended as long after ours as a lone read takes (three quarters of that will do), if they are three times as many
+//! as those that ended within half of that time. That a device has no head is not learnt here: jumps of ours tell it (jumps.rs).
 
 /// Reads that must have stood.
 const STOOD_MIN: u8 = 4;

@@ -1,16 +1,17 @@
-//! R8: whether it is carrying that takes a device its time, so that gaps and regions are priced by what it carries.
+//! R8: whether carrying is what takes a device its time, so that gaps and regions are priced by what it carries.
 //!
-//! What one connection carries is not seen while a request comes in little more than a latency: it is taken for 100 MB/s, a disk's. A link of 12 MB/s
-//! whose gaps are priced so is read four times over. But where requests come back slower than one in two latencies, though some are under way all
-//! the time, it is carrying that takes the time:
+//! While a request takes little more than a latency, nobody sees what one connection carries: it is taken for 100 MB/s, as a disk has it. By that price
+//! a link of 12 MB/s is made to carry gaps that cost far more than the waits they save. But where requests are under way all the time, and yet no
+//! more than one comes back in two latencies, it is carrying that takes the time:
 //!
 //! ```text
-//!   10 ms, 12 MB/s, four at once     requests of 1 MiB, one in 97 ms, 10 of them on the way: 12 MB/s     120 KB in a latency, not 1 MB
-//!   s3: 30 ms                        one in 1 ms: nothing is known                                       3 MB
+//!   10 ms, 12 MB/s, four at once     a request of 1 MiB comes each 97 ms, less 10 for its jump: 12 MB/s     120 KB in a latency, not 1 MB
+//!   s3: 30 ms                        a request comes each 1 ms: nothing is known                            3 MB
 //! ```
 //!
-//! Who jumps pays a latency for it. Requests of which none jumped say so where one comes in one and a half, and to a head, which did not have to
-//! go anywhere, in any case. Two rounds are believed, until one carries a quarter more.
+//! A request that jumps pays a latency for it, which is taken off. Where none has jumped, one in one and a half latencies is slow enough; and a head that
+//! did not have to go anywhere has only carried, however fast it was. Two such rounds are believed, until a round that does not crawl carries a quarter
+//! more.
 
 use crate::units::{Bytes, Nanos};
 use crate::wave::devices::rates::per_second;

@@ -1,9 +1,9 @@
 //! R3: whether who reads on has to wait, learnt from what came sooner than anything that has to go somewhere first.
 //!
-//! A head that has read one page stands before the next, and a server that reads ahead has it in memory. There a reader alone gains
-//! little by what is fetched for him: only what he would think about meanwhile. So he has a quarter of what he has come ahead of him, and
-//! not four times as much, until it is known how long runs are, somebody else has read there too, or he waited after all. Half a megabyte
-//! that is read and left leaves 96 KiB in vain then instead of 1.5 MiB.
+//! A head that has read one page stands before the next, and a server that reads ahead has it in memory. There a reader alone gains little by what
+//! is fetched ahead: it saves time only while the reader is busy with what it has read. So a quarter of what was read is fetched ahead, and not four
+//! times as much, until it is known how long runs are, somebody else has read there too, or the reader waited after all. Where half a megabyte is
+//! read and the rest left, 96 KiB were fetched in vain then, instead of 1.5 MiB.
 //!
 //! ```text
 //! lone reads take 8 ms          so a glide is what takes at most 4, and at least half of what carrying it takes, else it lay in a cache
@@ -13,14 +13,14 @@
 //! hdd, four of them behind one another          5.2 ms    no word
 //! hdd, 128 KiB elsewhere                        9.3 ms    half of the glides, if it was to read on; no word of a jump
 //! hdd, 1 MiB behind a read                     10.7 ms    no word: carrying it takes all of that
-//! hdd, weighed, 128 KiB that continue those     1.3 ms    one glide, however long they stood in line: they came so long after those
-//!   that came before them
+//! hdd, weighed, 128 KiB that continue what      1.3 ms    one glide: counted from when what came before them had come, for until
+//!   came before them                                        then they stood in line
 //! hdd, 16 KiB that were there                   0.02 ms   no word: carrying them takes 0.16
 //! s3, 128 KiB                                   31 ms     lone reads take 30: never a glide
 //! nfs, 128 KiB                                  1.5 ms    lone reads take 1: never
 //! ```
 //!
-//! Nor is such a read, of a stream that nobody knows, a lone one: how long those take would be forgotten.
+//! A glide is not timed as a lone read, even if nobody knows the stream that it belongs to: else the time that lone reads take would be forgotten.
 //!
 //! What glides is taken for a head until its jumps were weighed (jumps.rs).
 

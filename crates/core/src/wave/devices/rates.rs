@@ -1,15 +1,15 @@
 //! How many bytes a second a device carries: in all at best, by one request, and in a burst behind its first latency.
 //!
 //! ```text
-//! s3: a way takes 30 ms; 64 requests of 128 KiB are under way all the time, one comes back every 0.5 ms, 33 ms after it went out
-//!   best         what came in a round of two latencies at least                       254 MB/s
-//!   connection   128 KiB in 33 ms, way and all, say 4: no less than a disk does       100 MB/s
+//! s3: 30 ms; 64 requests of 128 KiB are under way all the time, one comes back every 0.5 ms, 33 ms after it went out
+//!   best         the most that came in one round, of two latencies at least            254 MB/s
+//!   connection   128 KiB in 33 ms with the latency, that is 4 MB/s: taken for no less than what a disk carries     100 MB/s
 //! and then 8 MiB in one go, the last of which comes after 40 ms
-//!   bulk         8 MiB in the 10 ms that were no way                                  838 MB/s: with those before it, the mean of the latest
+//!   bulk         8 MiB in the 10 ms behind the latency                                 838 MB/s: with those before it, the mean of the latest
 //! ```
 //!
-//! What a connection carries is not seen while the way takes longer than the carrying: it is taken for 100 MB/s, and for less only where the device
-//! was seen to crawl (crawls.rs). How much a request is believed to have carried at most its device says: what came sooner than a lone read lay in a
+//! What a connection carries is not seen while the latency is longer than the carrying: it is taken for 100 MB/s, and for less only where the device
+//! was seen to crawl (crawls.rs). The device says how much a request is believed to have carried at most: what came sooner than a lone read lay in a
 //! buffer.
 
 use crate::units::{Bytes, Nanos};

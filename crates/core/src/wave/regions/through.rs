@@ -1,17 +1,18 @@
-//! R11: files that are read through. Where those before were, the rest of the next comes with its first read.
+//! R11: files that are read through. If those before it were, the rest of a file comes with its first read.
 //!
-//! A tree is copied, packed or searched file by file, and how long a run of pages is says nothing there: it ends where its file does.
+//! A tree is copied, packed or searched file by file. How long a run of pages is says nothing there, for a run ends where its file does. So it is counted
+//! how many of the latest eight files of a device were read through (all but an eighth of their pages), before their readers left them:
 //!
 //! ```text
 //! nfs (1 ms, in which 61 pages pass), files of 20 to 150 pages, in reads of 8
-//! three were left, read through        the next of 150: [8, 150) with its first read, less than three waits are worth
-//! of one the first page alone was read, of eight two    as ever, three in four were read through
-//! of three                             as ever by R1 and R9
-//! the last eight were all              as much as passes in a latency: on s3 30 MB with the first read, not 8
+//!   three were left, all read through     of the next, 150 pages long, [8, 150) comes with the first read: less than three waits are worth
+//!   then two of eight were not            the same: three in four were
+//!   then three of eight were not          the first read opens what R1 and R9 say
+//!   the latest eight were all             the rest may be as much as passes in a latency, if that is more: on s3 30 MB, and not 8
 //! ```
 //!
-//! Where they are, a run that began with its file is taken to come to its end, wherever others ended (R9). A file that is no longer than the first read
-//! of it says nothing.
+//! While three in four were read through, a run that began with its file is taken to go on to its end, whatever other runs did (R9). A file that is no
+//! longer than its first read is not counted.
 
 use crate::units::PageCount;
 use crate::wave::streams::stream::Stream;

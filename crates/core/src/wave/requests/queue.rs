@@ -10,8 +10,9 @@
 //! Worked example (test `a_trip_is_finished_before_the_head_moves_on`): urgent [100,132) and [900,932), the latest request ended
 //! at 900: [900,932) goes first, then [100,132).
 //!
-//! Readers fill a device where each of them waits for the others: nfs carries 61 pages in its latency of 1 ms, and sixteen readers of 64 KiB
-//! want 256 at once, 240 of them before any one's own; his take 4 ms instead of 1.3.
+//! Readers fill a device by themselves where what they wait for keeps it busy for longer than its latency, so that each waits for the others: nfs carries
+//! 61 pages in its latency of 1 ms; sixteen readers of 64 KiB want 256 pages at once, and each of them has 240 of others before its own 16, which take
+//! 4 ms instead of 1.3.
 
 use crate::decision::Why;
 use crate::units::{Bytes, Extent, FileId, Nanos, PageCount, PageIndex};

@@ -1,10 +1,12 @@
 //! R5: who reads a file block after block, and each block in another order than the file's.
 //!
-//! A run that comes to what was read has nowhere to go. If its reader is next heard of on its other side, no farther off than it may be long (one
-//! page in four is told at least, so four times as far as it is known to have come), he goes that way by blocks: upwards, if he reads each
-//! downwards; downwards, if he reads each upwards, and three begin equally far apart, for runs upwards come to what was read by chance as well.
-//! From then on he is one stream. It has come to the first page that was not read, and a read that lies no
-//! more than a block from there belongs to it.
+//! A run down ends where it comes to pages that were read before, or to the begin of its file. If the next read of its reader lies above the run, then
+//! the run was a block, and the reader goes upwards by such blocks. A run up that is followed by a read below it is a block likewise, of a reader
+//! who goes down. The read may lie no farther from the run than the block may be long: four times what was told of it, since one page in four is
+//! told at least. Runs up come to pages that were read by chance as well; so of them three must begin equally far apart.
+//!
+//! From then on all blocks are one stream. It has come to the first page that was not read, and a read belongs to it that lies no more than a block from
+//! there.
 //!
 //! ```text
 //! read 1003 1002 1001 1000        1007 1006 1005 1004        1011
@@ -14,9 +16,9 @@
 //! read 1008                       all up to 1011 was read: it has come to 1012
 //! ```
 //!
-//! So are read: what is stored upside down, records that something else sorts within a block, a film backwards scene by scene, large reads of
-//! which a page cache asks for the parts, and what was out of order on its way to us. A block that takes long is as well read for itself: who goes
-//! down by blocks of 8 MiB would be brought the end of each first. The test owns the numbers.
+//! What is stored upside down is read so, records that something else sorts within a block, a film backwards scene by scene, large reads of which a page
+//! cache asks for the parts, and reads that lost their order on the way to us. A block that takes long is better taken for a run of its own: if blocks of
+//! 8 MiB are read downwards each, a stream of blocks would bring the end of each first. The test owns the numbers.
 
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount, PageIndex};

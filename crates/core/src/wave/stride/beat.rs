@@ -7,11 +7,12 @@
 //!   pages, if the period were 513 of them                                             1541       2054        2567
 //! ```
 //!
-//! Three reads that lie as many bytes apart say where the next lies. Who tells of pages alone (a fault, a request of the kernel) is taken at his
-//! word until a run begins a page beside: then each begin is known to lie somewhere in its page, the period between what the first and the latest
-//! allow, and a run is fetched from the soonest to the latest begin. That narrows with every read; nothing is asked for whose begin is uncertain
-//! by more than a page. Reads that no period allows begin anew, by whole pages; and so go on reads that are told to the byte and lie equally far apart
-//! by pages alone.
+//! Three reads that lie as many bytes apart say where the next lies. Some reads are told by their pages alone (a fault, a request of the kernel).
+//! Their period is taken for a number of whole pages until a run begins a page beside that. From then on each run is known to begin somewhere in
+//! its page, the period lies between the least and the greatest that the first and the latest run allow, and a run is fetched from where it begins
+//! at the soonest to where it ends at the latest. Each read narrows that; no run is asked for whose begin is uncertain by more than a page. If the
+//! reads allow for no period the beat begins anew, by whole pages. It goes by whole pages as well where reads are told to the byte, and only their
+//! pages lie equally far apart.
 //!
 //! ```text
 //! the same by pages: 0 513 1026 1539 2053      the last is one farther: 2053 pages in four steps, give or take one page

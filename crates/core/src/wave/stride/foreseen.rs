@@ -1,17 +1,17 @@
 //! R7 by R9: where strides were alike, the next is asked for with its first read.
 //!
-//! Rows of a rectangle are cut out of a matrix, somewhere else each time: a tile, a window of an image, a few channels of a recording. Each is a
-//! stride, and each third row says so anew; that costs the waits of three rows where one would do. So who begins somewhere else begins
-//! what was usual, once four strides have ended, and the runs of the last three lay equally far apart:
+//! A program cuts one rectangle after another out of a matrix: tiles, windows of an image, a few channels of a recording. The rows of each are a
+//! stride, which is seen with its third row only; that costs three waits where one would do. So once four strides of a file have ended, and the
+//! runs of the last three lay equally far apart, a first read somewhere else is taken to begin another such stride:
 //!
 //! ```text
 //! rows of 2 pages in every 512     100 612 1124 1636    9000 .. 10536    7000 .. 8536    20000 .. 21536    300
 //!                                  four that ended, of 4 reads each                                        foreseen: 812, 1324, 1836
 //! ```
 //!
-//! How many runs are asked for is said by those that ended (R9), this time by all, and one that was foreseen and did not come counts as a stride of
-//! one read: one in six of that kind is enough for none to be foreseen, until as many have come again. Where a head goes from run to run it goes
-//! as soon for its reader, and nothing is foreseen.
+//! How many runs are asked for, the strides that ended say (R9). Those that were foreseen and did not come count too, as strides of one read: if one in
+//! six was such, no stride is foreseen until enough have come again. Nothing is foreseen for a head: it goes to each run anyway, and goes there as
+//! soon when the reader asks.
 
 use crate::table::PageBit;
 use crate::units::{Extent, FileId, Nanos, PageCount};

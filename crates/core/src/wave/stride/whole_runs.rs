@@ -1,13 +1,13 @@
-//! R9 by R7: how long the runs of a stride are, where their reader goes on behind each.
+//! R9 by R7: how long the runs of a stride are, where the read that the stride is known by is only the first of each run.
 //!
-//! What he reads there first is the first read of a longer run: a tensor in every fourth place, a record that the kernel reads in pieces. From the
-//! fourth on, a run is fetched whole, as long as two of the last three were read on about alike; else, where he went on behind every other at least
-//! (three are let pass), as long as those that ended were. What is fetched so belongs to the stride: reads in it begin no stream. It is fetched whole
-//! only where half of the memory has room for two such runs beside what others have out.
+//! A tensor in every fourth place is read so, or a record that the kernel reads in pieces. From the fourth run on, whole runs are fetched. Their length is
+//! what two of the three runs before have about alike. If no two are alike, but the reader read on behind every other run at least (three without are
+//! let pass), it is what the runs that ended in this file promise. A page of such a run belongs to the stride: a read of it begins no stream. Where half
+//! of the memory has no room for two such runs beside what others have out, only the first read of each is fetched.
 //!
 //! ```text
-//! 256 pages in every 1024, page by page          read 0..256   1024..1280   2048..2304   3072
-//! the fourth; 255 were read on behind 1024, 2048      asked for  [3073,3329), then [4096,4353) [5120,5377)
+//! 256 pages in every 1024, page by page                read 0..256   1024..1280   2048..2304   3072
+//! the fourth; 255 were read on behind 1024 and 2048    asked for  [3073,3329), then [4096,4353) [5120,5377)
 //! ```
 //!
 //! The scenario is in `tests/wave/r09-lengths.txt`.

@@ -1,18 +1,19 @@
-//! R9: how much is enough ahead of who goes from run to run, alone, and comes back to none?
+//! R9: how much is enough ahead of a reader who is alone in a file, goes from run to run upwards, and comes back to none.
 //!
-//! What is ahead of him when he leaves is in vain, and what was not sent is taken back (ends.rs). How long runs are says how far a window may go, and
-//! that 85 % of it are used; but where reading on costs no wait, or little beside the read itself, the rest buys nothing. So he has no more than
+//! What is ahead of such a reader when it leaves a run was fetched in vain; what was not sent by then is taken back (ends.rs). The lengths of earlier
+//! runs say how far a window may go (lengths.rs), so that 85 % of it are used on average. But where reading on costs no wait, or a short one beside the
+//! read itself, a large window buys nothing. There no more is fetched ahead than
 //!
 //! ```text
-//! on a head that stands before what he reads on   half of what passes in a way there, or a read    hdd             97 pages, 32 at least
-//! where several answer soon, and a read is long,  half of a read                                   1 ms, 500 MB/s  256 pages, in reads of 2 MiB
-//!   four times what passes in a latency
-//! in either case, where it is more,               an eighth of the run so far
-//! elsewhere                                       no word: a wait is dear                          s3
+//! a head that stands before what is read on       half of what it carries in one way, or one read if that is more     hdd             97 pages; never below 32
+//! a device that answers soon, and reads as long   half of a read                                                      1 ms, 500 MB/s  256 pages, in reads of 2 MiB
+//!   as four times what it carries in a latency
+//! either of them, in a long run                   an eighth of the run so far, if that is more
+//! any other device                                no limit here: a wait is dear                                       s3
 //! ```
 //!
-//! Columns of a table of 0.2 to 6 MB, read 1 MiB at a time on hdd: 2.8 MB on average, of which 1 MB behind its end was fetched in vain, for 10 ms, and
-//! a way there and back where that was on its way when he left.
+//! Columns of a table, 0.2 to 6 MB each, are read 1 MiB at a time on hdd. A column has 2.8 MB on average, and without this 1 MB behind its end was fetched
+//! in vain: 10 ms of carrying, and a way there and back if it was under way when the reader left.
 
 use crate::units::PageCount;
 use crate::wave::devices::device::PIECE_MIN;
