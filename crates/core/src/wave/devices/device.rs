@@ -34,6 +34,8 @@ pub(crate) use crate::wave::devices::flight::Sent;
 
 /// The smallest request that a window is cut into: 128 KiB.
 pub(in crate::wave) const PIECE_MIN: PageCount = PageCount(32);
+/// What works at fewer requests than these four at once is a head, in 1/256.
+const HEAD_OVERLAP_256: u64 = 4 * 256;
 /// A device that answers so soon has told what it carries before it matters how much is ahead of whom.
 const SOON: Nanos = Nanos::from_ms(20);
 
@@ -114,8 +116,10 @@ impl Device {
         }
         let (carrying_ns, latency) = (self.carrying_ns(bytes.0), self.latency().unwrap_or_default());
         self.read_on(bytes, took, sent.alone && !sent.jump);
+        let gap = self.jumps.since_last(now);
+        self.rates.came_behind(bytes, Some(gap).filter(|&gap| follows && took > gap));
         if follows && self.weighed_head() {
-            self.glides.took(self.jumps.since_last(now), carrying_ns, self.times.alone_ns(), false);
+            self.glides.took(gap, carrying_ns, self.times.alone_ns(), false);
         }
         let (jump, jumping, last) = (sent.jump && !follows, sent.jumping, self.flight.out() == 0);
         let arrival = Arrival { took_ns: took.0, carrying_ns, jump, jumping, last };
@@ -191,13 +195,19 @@ impl Device {
 
     /// What one connection takes to carry so many bytes.
     pub(in crate::wave) fn carrying_ns(&self, bytes: u64) -> u64 {
-        carrying_ns(bytes, self.rates.connection())
+        carrying_ns(bytes, self.connection())
+    }
+
+    /// Bytes a second that one connection is taken to carry; a head, which is known as one by what jumps and glides cost.
+    fn connection(&self) -> u64 {
+        let seeks = self.jumps.overlap_256() < HEAD_OVERLAP_256;
+        self.rates.connection(seeks || self.glides.known() && !self.weighed())
     }
 
     /// What one connection carries in the time of one lone read: fetching so much more costs no more than waiting once
     /// more. 0 while no read was timed.
     pub(crate) fn unit(&self) -> Bytes {
-        carried(self.latency().unwrap_or_default(), self.rates.connection())
+        carried(self.latency().unwrap_or_default(), self.connection())
     }
 
     /// Whole pages of what one connection carries in the time of one lone read.
@@ -237,7 +247,7 @@ impl Device {
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
     /// times what one latency carries. 3.2 MB for a head that seeks, 0 where requests overlap.
     pub(crate) fn trip_pages(&self) -> u64 {
-        if self.jumps.overlap_256() >= 4 * 256 {
+        if self.jumps.overlap_256() >= HEAD_OVERLAP_256 {
             return 0;
         }
         4 * self.unit().0 / (self.jumps.overlap_256() / 256) / crate::units::PAGE_SIZE
@@ -287,6 +297,16 @@ impl Device {
     /// Whether it does, and answers soon: nfs, ssd.
     pub(in crate::wave) fn is_near(&self) -> bool {
         self.overlaps() && self.latency().is_some_and(|latency| latency < SOON)
+    }
+
+    /// Whether small requests leave it idle: they overlap, and as many of 128 KiB as it takes at once come to less than passes in two latencies. Of what answers
+    /// late that is believed once more were too many: until then more of them may go out.
+    pub(in crate::wave) fn starves(&self) -> bool {
+        let at_once = PageCount(u64::from(self.flight.max()) * PIECE_MIN.0).bytes();
+        let several = self.overlaps() || !self.is_head() && self.flight.grew();
+        several
+            && (!self.is_far() || self.flight.was_too_many())
+            && at_once.0 < 2 * self.bytes_per_latency().0
     }
 
     /// Whether it answers late, and is not known to be a head: a bucket, as likely as not.

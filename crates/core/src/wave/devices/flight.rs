@@ -71,6 +71,16 @@ impl Flight {
         self.max.max(opens.min(FLIGHT_FIRST))
     }
 
+    /// Whether more than now were too many once.
+    pub(in crate::wave) fn was_too_many(&self) -> bool {
+        self.shrunk
+    }
+
+    /// Whether more may be in flight than of a device of which nothing is known.
+    pub(in crate::wave) fn grew(&self) -> bool {
+        self.max > FLIGHT_MIN
+    }
+
     /// Requests that are in flight.
     pub(in crate::wave) fn out(&self) -> u32 {
         self.out

@@ -387,7 +387,8 @@ pub(in crate::wave) fn together(own: Extent, ours: Extent, max: PageCount) -> Ex
 
 /// Pages of one request: an eighth of what passes in one latency, so that there are at least eight to overlap; where half of those that may be
 /// under way are, and larger ones leave none of them idle, up to the next power of two: 52 pages would be 32 for ever where sixteen at once carry
-/// no more because they are of 32. While that is not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late,
+/// no more because they are of 32. Where small requests leave the device idle, up to that of half as many more: 30 pages would be 32 for ever where
+/// eight at once carry no more than those. While that is not known yet, a thirty-second of what is out `unread`, or of twice that where answers are late,
 /// since it will be more when they come, up to the `most` that may be out; or where requests overlap, of what is wanted for no stream the part of
 /// each request that there is room for. Up to half of what one connection carries in a latency, at least 128 KiB, or more where that was seen to bring more (sizes.rs) up to a
 /// thirty-second of what may be out, at most what the driver can send it.
@@ -408,7 +409,8 @@ pub(in crate::wave) fn piece_pages(
     let out = if device.is_far() { (2 * unread.0).min(most.0) } else { unread.0 };
     let tried = device.piece_min().min(most.0 / 32);
     let busy = device.trip_pages() == 0 && 2 * device.room() <= device.flight_max();
-    let passing = if busy { passing.next_power_of_two() } else { passing };
+    let more = if device.starves() { passing + passing / 2 } else { passing };
+    let passing = if busy { more.next_power_of_two() } else { passing };
     let worth = passing.max(carried.min(each.max(out / 32))).max(tried).max(1);
     let worth = if worth.is_power_of_two() { worth } else { worth.next_power_of_two() / 2 };
     worth.clamp(PIECE_MIN.0, request_max.max(PIECE_MIN.0)).min(request_max.max(1))
@@ -489,6 +491,23 @@ mod tests {
             queue.device.issued(Nanos(0), true);
         }
         assert_eq!(piece(&queue), 64);
+    }
+
+    /// 10 ms, eight at once: of 128 KiB they carry 105 MB/s, an eighth of what passes is 32 pages again, and nobody would learn that twice as large
+    /// ones carry twice as much. What carries 105 MB/s at most is not idle, however large they are: nor are requests larger.
+    #[test]
+    fn requests_grow_where_small_ones_leave_the_device_idle() {
+        let piece = |slots, latency_us| {
+            let mut queue = Queue::new(&Config { request_max: PageCount(256), ..Config::default() });
+            queue.device = crate::wave::devices::device::tests::play(slots, latency_us, 5000);
+            queue.device.timed_alone(Nanos::from_ms(10));
+            for _ in 0..=queue.device.flight_max() / 2 {
+                queue.device.issued(Nanos(0), true);
+            }
+            (queue.device.starves(), piece_pages(&queue, None, PageCount(0), PageCount(1 << 20)))
+        };
+        assert_eq!(piece(8, 10_000), (true, 64));
+        assert_eq!(piece(32, 40_000), (false, 32));
     }
 
     #[test]
