@@ -125,7 +125,7 @@ impl Device {
         let arrival = Arrival { took_ns: took.0, carrying_ns, jump, jumping, last };
         self.jumps.arrived(now, arrival, latency.0);
         let matters = self.may_idle(self.piece_min());
-        self.sizes.came(now, bytes, self.flight.out(), jump, matters);
+        self.sizes.came(now, bytes, self.flight.out(), jump, [matters, self.weighed()]);
         self.rates.came(now, bytes, [jump, last], latency, self.weighed_head());
         self.flight.came_back(slow);
     }
@@ -314,11 +314,13 @@ impl Device {
         !self.is_head() && self.latency().is_some_and(|latency| latency >= SOON)
     }
 
-    /// Whether the device may stand idle between requests of so many pages: they are less than passes in two latencies, it is not known to serve
-    /// many at once, nor to stand before what is read on.
+    /// Whether the device may stand idle between requests of so many pages: they are less than passes in two latencies; it is not known to serve
+    /// several at once, or eight were too many though what they carry does not fill it; and it does not stand before what is read on.
     pub(in crate::wave) fn may_idle(&self, pages: u64) -> bool {
-        let small = PageCount(pages).bytes().0 < 2 * self.bytes_per_latency().0;
-        small && !self.overlaps() && !self.glides()
+        let (bytes, passing) = (PageCount(pages).bytes().0, self.bytes_per_latency().0);
+        let several = self.overlaps();
+        let few = self.flight.was_too_many() && !self.flight.grew() && 3 * bytes <= passing;
+        bytes < 2 * passing && (!several || few) && !self.glides()
     }
 }
 
