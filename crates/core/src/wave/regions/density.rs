@@ -49,7 +49,7 @@
 //!
 //! Reads that gather nowhere buy nothing, until the file is worn (worn.rs). Where requests overlap all of it is bought then. While
 //! nobody has seen whether they do, 256 KiB around each read show it: two requests that come together, or one after the other. To a head each page that
-//! was read is a hole in what is left, and a way of its own: it buys only while those are few.
+//! was read is a hole in what is left, and a way of its own (worn.rs).
 
 use crate::units::{Extent, PageIndex};
 use crate::wave::footprint::entries;

@@ -21,11 +21,14 @@
 //! SSD wear 150 MB, of which its driver tells one in 240.
 //!
 //! A head pays a way for each hole that the reads have left, so the price of what is left grows with the rent, and the rent never comes to it. So a head
-//! buys once the rent comes to half of the price without the holes, and while the holes cost no more than the pages: a reader that stops just then has
-//! spent four times what it waited, with the waits themselves.
+//! buys once the rent comes to half of the price without the holes: a reader that stops just then has spent four times what it waited, with the waits
+//! themselves, one that stops later less, and one that goes on saves all of its waits. What seemed worn while nobody knew whether the device is a head is
+//! looked at again when it is known.
 //!
-//! Both from the 16th random read on only, and for reads of two pages on average or fewer: the larger the reads are, the fewer of them are left, and
-//! programs that read runs here and there stop before it pays.
+//! Nothing is bought that takes longer than reading all of it in such reads would wait: 64 KiB take an SSD as long to carry as to come to.
+//!
+//! A head buys from the 16th random read on only, and for reads of two pages on average or fewer, and so is shown what nobody knows: the larger the
+//! reads are, the fewer of them are left, and programs that read runs here and there stop before it pays.
 
 use crate::units::Extent;
 
@@ -39,7 +42,7 @@ const SMALL_MAX: u64 = 32_768;
 const SHOWS: u64 = 8;
 /// Random reads from which on a head buys what is left: so many are no chance.
 const HEAD_READS_MIN: u64 = 16;
-/// A head buys it once the rent comes to one part in so many of the price, and while the rent, about what the holes cost, is no more than all of it.
+/// A head buys it once the rent comes to one part in so many of the price without the holes.
 const HEAD_RENT: u64 = 2;
 /// A head buys it for reads of no more pages than this on average, and so a part is bought to see what the device is.
 const HEAD_PAGES_MAX: u64 = 2;
@@ -52,6 +55,8 @@ pub(in crate::wave) struct Worn {
     pages_read: u64,
     paid_ns: u64,
     worn: bool,
+    /// What was known of the device when it was looked at last: a head asks for more than one that nobody knows.
+    overlaps: Option<bool>,
     /// Reads until it is looked at again whether it is, an eighth more each time: a look counts the pages that are there.
     look: u64,
 }
@@ -65,7 +70,7 @@ impl Worn {
     }
 
     /// Whether the file is worn, to what serves several requests at once, to a head, or while nobody knows (`overlaps`): `price(pages)` is how many of
-    /// them are missing, and what fetching those would take in ns. For good, but that a head leaves it when its holes cost more than its pages.
+    /// them are missing, and what fetching those would take in ns. For good, but for a head.
     pub(in crate::wave) fn says_so(
         &mut self,
         end_of_file: u64,
@@ -75,16 +80,24 @@ impl Worn {
         let touched = self.pages_read >= wears(end_of_file);
         let is_head = overlaps == Some(false);
         let mut shows = false;
-        if touched && (is_head || !self.worn) && self.reads >= self.look {
+        let news = core::mem::replace(&mut self.overlaps, overlaps) != overlaps;
+        if touched && (is_head || !self.worn) && (news || self.reads >= self.look) {
             self.look = self.reads.saturating_add(self.reads / 8);
-            let price_ns = price(Extent::new(0, end_of_file)).1;
+            let (missing, price_ns) = price(Extent::new(0, end_of_file));
             let single = self.reads >= HEAD_READS_MIN && self.pages_read / HEAD_PAGES_MAX <= self.reads;
-            let for_a_head = single && (price_ns / HEAD_RENT..=price_ns).contains(&self.paid_ns);
-            self.worn = if is_head { for_a_head } else { self.paid_ns >= price_ns };
+            let for_a_head = single && HEAD_RENT * self.paid_ns >= price_ns;
+            let saves_ns = waits_ns(missing, self.pages_read, self.paid_ns);
+            self.worn = if is_head { for_a_head } else { self.paid_ns >= price_ns } && saves_ns >= price_ns;
             shows = overlaps.is_none() && single && self.paid_ns >= price_ns / SHOWS;
         }
         shows || self.worn
     }
+}
+
+/// What reads of so many pages that are missing would wait, if they are like those that have paid `paid_ns` for `pages_read`.
+fn waits_ns(missing: u64, pages_read: u64, paid_ns: u64) -> u64 {
+    let waits = u128::from(missing) * u128::from(paid_ns) / u128::from(pages_read.max(1));
+    u64::try_from(waits).unwrap_or(u64::MAX)
 }
 
 /// Pages that must have been read of a file of so many.
@@ -124,14 +137,28 @@ mod tests {
         assert_eq!(worn_by(262_144, 1, 30_000, 0, true), None);
     }
 
-    /// The same of a head: 16 MB, 80, 80 that are looked at only when the holes cost more than the pages, and reads of three pages.
+    /// The same of a head: 16 MB, 80, and reads of three pages.
     #[test]
-    fn by_a_head_while_holes_are_few() {
+    fn by_a_head_for_half_of_its_price() {
         assert_eq!(worn_by(3900, 1, 8_000, 40_960, false), Some(16));
         assert!(worn_by(20_000, 1, 8_000, 40_960, false).is_some_and(|read| (52..=58).contains(&read)));
         assert_eq!(worn_by(20_000, 3, 8_000, 40_960, false), None);
+    }
+
+    /// 80 MB by reads of four pages, which to a device that nobody knows seem worn: it is a head, to which they are not.
+    #[test]
+    fn what_seemed_worn_is_looked_at_again_by_a_head() {
+        let price = |pages: Extent| (pages.count.0, pages.count.0 * 40_960);
         let mut worn = Worn::default();
-        worn.count_all(104, 104, 104 * 8_000_000);
-        assert!(!worn.says_so(20_000, Some(false), |pages| (pages.count.0, pages.count.0 * 40_960)));
+        worn.count_all(120, 480, 120 * 8_000_000);
+        assert!(worn.says_so(20_000, None, price));
+        assert!(!worn.says_so(20_000, Some(false), price));
+    }
+
+    /// A page takes an SSD 8 us: reads of one that wait 100 us each wear 16 MB, reads of 16 do not, however many.
+    #[test]
+    fn nothing_is_bought_that_takes_longer_than_all_waits() {
+        assert!(worn_by(3900, 1, 100, 8_192, true).is_some());
+        assert_eq!(worn_by(3900, 16, 100, 8_192, true), None);
     }
 }
