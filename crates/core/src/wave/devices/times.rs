@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The first lone read of a run may wait for more than the device: of the first two the shorter is believed. From then on readers that queue
-//! behind one another say little: it is believed slower only step by step, a sixty-fourth of the way.
+//! behind one another say little: it is believed slower only step by step, a sixty-fourth of the way. A single one is not believed where something of
+//! any size came in less than a sixty-fourth of it: four threads begin on a disk whose head stays with three of them, and the fourth has waited for 1 s.
 
 use crate::units::{Bytes, Nanos};
 
@@ -22,6 +23,9 @@ const CLASSES: usize = 6;
 const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 /// What is believed of a lone read goes up by one part in so many of what is missing.
 const SLOWER: u64 = 64;
+
+/// A single lone read that took more than so many times the best was starved by others.
+const STARVED: u64 = 64;
 
 /// Times of one device.
 #[derive(Clone, Debug, Default)]
@@ -90,8 +94,14 @@ impl Times {
 
     /// Time of a lone small read, if any was timed; the best of any small request while none was.
     pub(in crate::wave) fn latency(&self) -> Option<Nanos> {
-        let best = (0..CLASSES).map(|c| self.best(c)).find(|&ns| ns > 0);
-        if self.alone_ns > 0 { Some(Nanos(self.alone_ns)) } else { best.map(Nanos) }
+        let bests = || (0..CLASSES).map(|class| self.best(class)).filter(|&ns| ns > 0);
+        let starved = self.alone.count == 1 && bests().any(|best| self.alone_ns / STARVED > best);
+        let believed = match self.alone_ns {
+            0 => bests().next(),
+            _ if starved => bests().min(),
+            alone_ns => Some(alone_ns),
+        };
+        believed.map(Nanos)
     }
 
     /// Time of a lone small read; 0 if none was timed.
@@ -156,6 +166,19 @@ mod tests {
             times.latency().unwrap().0 / 1000
         };
         assert_eq!([13_600, 8_100, 30_000, 30_000].map(&mut after), [13_600, 8_100, 8_185, 8_270]);
+    }
+
+    /// Three threads have read on by turns in 8 ms when the first read of the fourth is told, which has waited for 1 s.
+    #[test]
+    fn who_was_starved_tells_no_latency() {
+        let mut times = Times::default();
+        (0..3).for_each(|_| times.timed(Nanos(0), Bytes(65_536), Nanos::from_ms(8)));
+        let mut after = |ms: u64| {
+            times.timed(Nanos(0), Bytes(4096), Nanos::from_ms(ms));
+            times.timed_alone(Nanos::from_ms(ms));
+            times.latency().unwrap().0 / 1_000_000
+        };
+        assert_eq!([1000, 9].map(&mut after), [8, 9]);
     }
 
     /// 8 ms at first, then 20: believed for 10 s at least, and for 20 at most.
