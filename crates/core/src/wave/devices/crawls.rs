@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A request that jumps pays a latency for it, which is taken off. Where none has jumped, one in one and a half latencies is slow enough; and a head that
-//! did not have to go anywhere has only carried, however fast it was. Two such rounds are believed, until a round that does not crawl carries a quarter
-//! more.
+//! did not have to go anywhere has only carried, however fast it was. A single request says so only where it took three, since the head may have gone to
+//! what its reader came for himself, and back. Two such rounds are believed, until a round that does not crawl carries a quarter more.
 
 use crate::units::{Bytes, Nanos};
 use crate::wave::devices::rates::per_second;
@@ -62,9 +62,10 @@ pub(in crate::wave) struct Crawls {
 impl Crawls {
     /// A round has ended, of a device whose lone reads take `latency`.
     pub(in crate::wave) fn ended(&mut self, round: &Round, took: Nanos, latency: Nanos, is_head: bool) {
-        let each = match round.jumps {
-            0 if is_head => 0,
-            0 => 3 * latency.0 / 2,
+        let each = match (round.requests, round.jumps) {
+            (0..=1, _) => 3 * latency.0,
+            (_, 0) if is_head => 0,
+            (_, 0) => 3 * latency.0 / 2,
             _ => 2 * latency.0,
         };
         let crawls = took.0 >= round.requests.saturating_mul(each);
@@ -111,6 +112,21 @@ mod tests {
         // 128 KiB in 11 ms are as much. 1 MiB in 10 ms is more: one of them was carried at 26 MB/s, and the round says that it does not crawl.
         assert_eq!([11; 4].map(|ms| priced_after(ms, 1 << 17)), [120; 4]);
         assert_eq!([10; 2].map(|ms| priced_after(ms, 1 << 20)), [262, 1000]);
+    }
+
+    /// 72 KiB that continue what came before, of a head of 8 ms: its reader read elsewhere first, and the head went there and back.
+    #[test]
+    fn one_request_may_have_waited_for_the_reader_s_own() {
+        let rate = |took_ms: u64| {
+            let mut crawls = Crawls::default();
+            for _ in 0..2 {
+                let mut round = Round::begins(Nanos(0));
+                round.came(Bytes(73_728), false);
+                crawls.ended(&round, Nanos::from_ms(took_ms), Nanos::from_ms(8), true);
+            }
+            crawls.rate().map(|rate| rate / 1_000_000)
+        };
+        assert_eq!([17, 24].map(rate), [None, Some(3)]);
     }
 
     /// Two rounds of two requests each in so many ms, a lone read taking 10: MB/s of what crawls.

@@ -235,13 +235,18 @@ impl Device {
     }
 
     /// Bytes between two small reads that cost no more than a request of their own: what one connection carries in one
-    /// latency, divided by the requests that overlap. 16 KiB while nothing is known.
+    /// latency, divided by the requests that overlap: four while nobody knows, of what answers soon, for a head is one of those. 16 KiB while nothing is known.
     pub(crate) fn gap_max(&self) -> Bytes {
         if self.latency().is_none() {
             return Bytes(16384);
         }
         let one_by_one = self.glides() && !self.weighed();
-        Bytes(256 * self.priced_unit().0 / if one_by_one { 256 } else { self.jumps.overlap_256() })
+        let overlap = match self.weighed() || self.is_far() {
+            _ if one_by_one => 256,
+            true => self.jumps.overlap_256(),
+            false => HEAD_OVERLAP_256,
+        };
+        Bytes(256 * self.priced_unit().0 / overlap)
     }
 
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
@@ -438,7 +443,7 @@ pub(in crate::wave) mod tests {
         assert!(!device.is_head());
         let device = gliding();
         assert_eq!((device.is_head(), device.trip_pages(), device.overlaps()), (true, 0, false));
-        assert_eq!(device.gap_max().0, 16 * gap_max.0, "one request at a time");
+        assert_eq!(device.gap_max().0, 4 * gap_max.0, "one request at a time");
         for (slots, is_head) in [(1, true), (16, false)] {
             let mut device = play(slots, 8_000, 500);
             device.timed_alone(Nanos::from_ms(8));

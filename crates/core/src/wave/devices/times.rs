@@ -12,8 +12,9 @@
 //! ```
 //!
 //! The first lone read of a run may wait for more than the device: of the first two the shorter is believed. From then on readers that queue
-//! behind one another say little: it is believed slower only step by step, a sixty-fourth of the way. A single one is not believed where something of
-//! any size came in less than a sixty-fourth of it: four threads begin on a disk whose head stays with three of them, and the fourth has waited for 1 s.
+//! behind one another say little: it is believed slower only step by step, a sixty-fourth of the way. A single one of a quarter of
+//! a second and more is not believed where something of any size came in less than a sixty-fourth of it: four threads begin on a disk whose head stays
+//! with three of them, and the fourth has waited for 1 s.
 
 use crate::units::{Bytes, Nanos};
 
@@ -24,8 +25,9 @@ const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 /// What is believed of a lone read goes up by one part in so many of what is missing.
 const SLOWER: u64 = 64;
 
-/// A single lone read that took more than so many times the best was starved by others.
+/// A single lone read was starved by others if it took as long as no device does, and more than so many times as long as others did.
 const STARVED: u64 = 64;
+const STARVED_MIN: Nanos = Nanos::from_ms(256);
 
 /// Times of one device.
 #[derive(Clone, Debug, Default)]
@@ -95,13 +97,10 @@ impl Times {
     /// Time of a lone small read, if any was timed; the best of any small request while none was.
     pub(in crate::wave) fn latency(&self) -> Option<Nanos> {
         let bests = || (0..CLASSES).map(|class| self.best(class)).filter(|&ns| ns > 0);
-        let starved = self.alone.count == 1 && bests().any(|best| self.alone_ns / STARVED > best);
-        let believed = match self.alone_ns {
-            0 => bests().next(),
-            _ if starved => bests().min(),
-            alone_ns => Some(alone_ns),
-        };
-        believed.map(Nanos)
+        let single = self.alone.count == 1 && self.alone_ns >= STARVED_MIN.0;
+        let instead = bests().filter(|&best| single && self.alone_ns / STARVED > best).max();
+        let alone = Some(self.alone_ns).filter(|&ns| ns > 0);
+        instead.or(alone).or_else(|| bests().next()).map(Nanos)
     }
 
     /// Time of a lone small read; 0 if none was timed.
