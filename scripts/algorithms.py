@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Reads of sixty algorithms, as traces: `scripts/algorithms.py DIR` writes each to DIR/NAME.csv (file,offset,length);
-`scripts/algorithms.py DIR records` those of forty drawn files of records instead, that are not as long as whole pages.
+`scripts/algorithms.py DIR records` those of forty drawn files of records instead, that are not as long as whole pages;
+`scripts/algorithms.py DIR random` those of 75 uniformly random readers, who stop before they have read much of their file or after,
+and of twelve who touch four columns of a matrix.
 
 What a merge, a search by halves, a b-tree, a pack of objects, columns of a table, tiles of a picture, a player that
 seeks, an archive that is listed and the like read, one reader each, drawn from fixed seeds. They were written without
@@ -10,8 +12,8 @@ regard to any rule, from what such programs do, to see what the rules make of re
     bowwave lab replay DIR/NAME.csv
 """
 
+import argparse
 import random
-import sys
 from pathlib import Path
 
 PAGE, KIB, MIB = 4096, 1 << 10, 1 << 20
@@ -496,16 +498,39 @@ def records(seed):
                 yield ("r", at + length, second)
 
 
+def random_readers():
+    """Files of 8 to 512 MiB, of which 150 to 2,500 blocks of 4, 16 or 64 KiB are read; and a page of each row, column by column."""
+    for size in (8, 16, 32, 64, 128, 256, 512):
+        for reads in (150, 400, 1000, 2500):
+            for kib in (4, 16, 64):
+                r, blocks = random.Random(size * reads + kib), size * 1024 // kib
+                if reads <= 2 * blocks:
+                    yield f"rand_{size}M_{reads}_{kib}k", [
+                        ("f", r.randrange(blocks) * kib * KIB, kib * KIB) for _ in range(reads)
+                    ]
+    for rows in (100, 300, 1000, 2600):
+        for row in (40_000, 80_000, 200_000):
+            yield f"columns_{rows}_{row}", [
+                ("m", (i * row + column * row // 5) // PAGE * PAGE, PAGE) for column in range(4) for i in range(rows)
+            ]
+
+
+SETS = {
+    "algorithms": all_of_them,
+    "records": lambda: ((f"records{seed}", records(seed)) for seed in range(40)),
+    "random": random_readers,
+}
+
+
 def main():
-    drawn = sys.argv[2:] == ["records"]
-    if len(sys.argv) != 2 + drawn:
-        sys.exit(__doc__)
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    traces = ((f"records{seed}", records(seed)) for seed in range(40)) if drawn else all_of_them()
-    for name, reads in traces:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where the traces go")
+    parser.add_argument("set", nargs="?", choices=SETS, default="algorithms", help="which of them (algorithms)")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for name, reads in SETS[args.set]():
         rows = "".join(f"{file},{offset},{length}\n" for file, offset, length in reads)
-        (folder / f"{name}.csv").write_text("file,offset,length\n" + rows)
+        (args.folder / f"{name}.csv").write_text("file,offset,length\n" + rows)
 
 
 main()
