@@ -235,18 +235,13 @@ impl Device {
     }
 
     /// Bytes between two small reads that cost no more than a request of their own: what one connection carries in one
-    /// latency, divided by the requests that overlap: four while nobody knows, of what answers soon, for a head is one of those. 16 KiB while nothing is known.
+    /// latency, divided by the requests that overlap. 16 KiB while nothing is known.
     pub(crate) fn gap_max(&self) -> Bytes {
         if self.latency().is_none() {
             return Bytes(16384);
         }
         let one_by_one = self.glides() && !self.weighed();
-        let overlap = match self.weighed() || self.is_far() {
-            _ if one_by_one => 256,
-            true => self.jumps.overlap_256(),
-            false => HEAD_OVERLAP_256,
-        };
-        Bytes(256 * self.priced_unit().0 / overlap)
+        Bytes(256 * self.priced_unit().0 / if one_by_one { 256 } else { self.jumps.overlap_256() })
     }
 
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
@@ -304,14 +299,15 @@ impl Device {
         self.overlaps() && self.latency().is_some_and(|latency| latency < SOON)
     }
 
-    /// Whether small requests leave it idle: they overlap, and as many of 128 KiB as it takes at once come to less than passes in two latencies. Of what answers
-    /// late that is believed once more were too many: until then more of them may go out.
+    /// Whether small requests leave it idle: they overlap, more at once were too many, as many of 128 KiB as it takes come to less than passes in two
+    /// latencies, and one takes hardly longer than a latency: a connection that is slow itself is busy with those.
     pub(in crate::wave) fn starves(&self) -> bool {
-        let at_once = PageCount(u64::from(self.flight.max()) * PIECE_MIN.0).bytes();
+        let (small, latency) = (PIECE_MIN.bytes(), self.latency().unwrap_or_default());
         let several = self.overlaps() || !self.is_head() && self.flight.grew();
         several
-            && (!self.is_far() || self.flight.was_too_many())
-            && at_once.0 < 2 * self.bytes_per_latency().0
+            && self.flight.was_too_many()
+            && u64::from(self.flight.max()) * small.0 < 2 * self.bytes_per_latency().0
+            && 4 * self.best_of(small) <= 5 * latency.0
     }
 
     /// Whether it answers late, and is not known to be a head: a bucket, as likely as not.
@@ -443,7 +439,7 @@ pub(in crate::wave) mod tests {
         assert!(!device.is_head());
         let device = gliding();
         assert_eq!((device.is_head(), device.trip_pages(), device.overlaps()), (true, 0, false));
-        assert_eq!(device.gap_max().0, 4 * gap_max.0, "one request at a time");
+        assert_eq!(device.gap_max().0, 16 * gap_max.0, "one request at a time");
         for (slots, is_head) in [(1, true), (16, false)] {
             let mut device = play(slots, 8_000, 500);
             device.timed_alone(Nanos::from_ms(8));
