@@ -15,7 +15,7 @@
 //! If some of the sixteen jumped, it is tried only where it is known what a jump costs, and a third more is asked for and not a twelfth, since the
 //! sixteen before may have jumped more often or less.
 //!
-//! Nothing is tried where requests are known to overlap, unless more than eight at once were too many and one carries no more than a third of what passes in
+//! Nothing is tried where requests are known to overlap, unless eight at once were too many and one carries no more than a third of what passes in
 //! a latency; nor where who reads on need not wait (glides.rs), nor once a request of the present size carries what passes in two latencies. So ssd and nfs
 //! keep the smallest size; s3 has requests of 1 MiB without a trial.
 //!

@@ -25,8 +25,9 @@ const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 /// What is believed of a lone read goes up by one part in so many of what is missing.
 const SLOWER: u64 = 64;
 
-/// A single lone read was starved by others if it took as long as no device does, and more than so many times as long as others did.
+/// A single lone read was starved by others if it took more than so many times as long as they did,
 const STARVED: u64 = 64;
+/// and at least this, as no device does.
 const STARVED_MIN: Nanos = Nanos::from_ms(256);
 
 /// Times of one device.

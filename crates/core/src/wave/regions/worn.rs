@@ -85,7 +85,7 @@ impl Worn {
             self.look = self.reads.saturating_add(self.reads / 8);
             let (missing, price_ns) = price(Extent::new(0, end_of_file));
             let single = self.reads >= HEAD_READS_MIN && self.pages_read / HEAD_PAGES_MAX <= self.reads;
-            let for_a_head = single && HEAD_RENT * self.paid_ns >= price_ns;
+            let for_a_head = single && self.paid_ns >= price_ns / HEAD_RENT;
             let saves_ns = waits_ns(missing, self.pages_read, self.paid_ns);
             self.worn = if is_head { for_a_head } else { self.paid_ns >= price_ns } && saves_ns >= price_ns;
             shows = overlaps.is_none() && single && self.paid_ns >= price_ns / SHOWS;
