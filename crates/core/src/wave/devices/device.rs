@@ -117,7 +117,7 @@ impl Device {
         let (carrying_ns, latency) = (self.carrying_ns(bytes.0), self.latency().unwrap_or_default());
         self.read_on(bytes, took, sent.alone && !sent.jump);
         let gap = self.jumps.since_last(now);
-        self.rates.came_behind(bytes, Some(gap).filter(|&gap| follows && took > gap));
+        self.rates.came_behind(bytes, (follows && took > gap).then_some(gap));
         if follows && self.weighed_head() {
             self.glides.took(gap, carrying_ns, self.times.alone_ns(), false);
         }
@@ -200,8 +200,7 @@ impl Device {
 
     /// Bytes a second that one connection is taken to carry; a head, which is known as one by what jumps and glides cost.
     fn connection(&self) -> u64 {
-        let seeks = self.jumps.overlap_256() < HEAD_OVERLAP_256;
-        self.rates.connection(seeks || self.glides.known() && !self.weighed())
+        self.rates.connection(self.seeks() || self.glides.known() && !self.weighed())
     }
 
     /// What one connection carries in the time of one lone read: fetching so much more costs no more than waiting once
@@ -244,10 +243,15 @@ impl Device {
         Bytes(256 * self.priced_unit().0 / if one_by_one { 256 } else { self.jumps.overlap_256() })
     }
 
+    /// Whether jumps were seen to take their time.
+    fn seeks(&self) -> bool {
+        self.jumps.overlap_256() < HEAD_OVERLAP_256
+    }
+
     /// Pages worth fetching at once, since a request elsewhere costs time that would have carried a quarter as much: four
     /// times what one latency carries. 3.2 MB for a head that seeks, 0 where requests overlap.
     pub(crate) fn trip_pages(&self) -> u64 {
-        if self.jumps.overlap_256() >= HEAD_OVERLAP_256 {
+        if !self.seeks() {
             return 0;
         }
         4 * self.unit().0 / (self.jumps.overlap_256() / 256) / crate::units::PAGE_SIZE

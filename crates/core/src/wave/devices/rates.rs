@@ -48,23 +48,21 @@ struct Gliding {
     ns: u64,
     /// Something has come since the latest jump, and not with it.
     begun: bool,
-    /// What they carried a second: the mean of the latest; 0 while there is none.
-    rate: u64,
+    /// What they carried a second.
+    rate: Mean,
 }
 
 impl Gliding {
-    /// Something came that continued nothing.
-    fn jumped(&mut self) {
-        self.begun = false;
-    }
-
-    /// One came so long after the one that it continued. What is seen to come together came in the time before the first of it.
-    fn came(&mut self, bytes: Bytes, gap: Nanos) {
+    /// One came so long after the one that it continued, or continued nothing. What is seen to come together came in the time before the first of it.
+    fn came(&mut self, bytes: Bytes, gap: Option<Nanos>) {
+        let Some(gap) = gap else {
+            self.begun = false;
+            return;
+        };
         if per_second(bytes, gap) < RATE_MAX {
             self.begun = true;
             if self.bytes >= BURST_MIN {
-                let rate = per_second(Bytes(self.bytes), Nanos(self.ns)).min(RATE_MAX);
-                self.rate = if self.rate == 0 { rate } else { (3 * self.rate + rate) / 4 };
+                self.rate.add(Bytes(self.bytes), Nanos(self.ns));
                 (self.bytes, self.ns) = (0, 0);
             }
         }
@@ -75,13 +73,25 @@ impl Gliding {
     }
 }
 
+/// Bytes a second, the mean of the latest; 0 while there is none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean(u64);
+
+impl Mean {
+    /// So many bytes were carried in so long.
+    fn add(&mut self, bytes: Bytes, took: Nanos) {
+        let rate = per_second(bytes, took).min(RATE_MAX);
+        self.0 = if self.0 == 0 { rate } else { (3 * self.0 + rate) / 4 };
+    }
+}
+
 /// Requests under way without a pause.
 #[derive(Clone, Copy, Debug, Default)]
 struct Burst {
     since: Nanos,
     bytes: u64,
-    /// What such bursts carried a second, without the latency at their begin: the mean of the latest; 0 while there is none.
-    rate: u64,
+    /// What such bursts carried a second, without the latency at their begin.
+    rate: Mean,
 }
 
 impl Burst {
@@ -92,8 +102,7 @@ impl Burst {
         }
         let all = now.since(self.since).0;
         let carrying = all.saturating_sub(latency.0).max(all / 8).max(1);
-        let rate = per_second(Bytes(self.bytes), Nanos(carrying)).min(RATE_MAX);
-        self.rate = if self.rate == 0 { rate } else { (3 * self.rate + rate) / 4 };
+        self.rate.add(Bytes(self.bytes), Nanos(carrying));
     }
 }
 
@@ -111,10 +120,7 @@ impl Rates {
 
     /// It came so long after the one that it continued, behind which it had stood in line; `None` if it did not.
     pub(in crate::wave) fn came_behind(&mut self, bytes: Bytes, gap: Option<Nanos>) {
-        match gap {
-            Some(gap) => self.gliding.came(bytes, gap),
-            None => self.gliding.jumped(),
-        }
+        self.gliding.came(bytes, gap);
     }
 
     /// It has come back to a device of that latency, that is known as a head or not; it has jumped or not, and was the last under way or not.
@@ -148,7 +154,7 @@ impl Rates {
     /// Of one request, about: what the best one carried, latency and all, but no less than a disk does. To a head, what those carried that continued one
     /// another, where that was seen.
     pub(in crate::wave) fn connection(&self, is_head: bool) -> u64 {
-        let glided = if is_head { self.gliding.rate } else { 0 };
+        let glided = if is_head { self.gliding.rate.0 } else { 0 };
         self.request.max(glided).max(RATE_UNKNOWN)
     }
 
@@ -159,12 +165,12 @@ impl Rates {
 
     /// That a long fetch may count on behind its first latency: what bursts carried so, the best rate measured, or what one request carried.
     pub(in crate::wave) fn bulk(&self) -> u64 {
-        self.burst.rate.max(self.best).max(self.crawling())
+        self.burst.rate.0.max(self.best).max(self.crawling())
     }
 
     /// Whether that was seen, and is no guess.
     pub(in crate::wave) fn bulk_is_known(&self) -> bool {
-        self.burst.rate.max(self.best) > 0
+        self.burst.rate.0.max(self.best) > 0
     }
 }
 
@@ -230,7 +236,7 @@ mod tests {
         let bulk = |bytes: u64, took_ms: u64| {
             let mut burst = Burst { bytes, ..Burst::default() };
             burst.ended(Nanos::from_ms(took_ms), Nanos::from_ms(30));
-            burst.rate / MB
+            burst.rate.0 / MB
         };
         assert_eq!([bulk(1 << 19, 40), bulk(1 << 20, 40), bulk(1 << 20, 32)], [0, 104, 262]);
     }

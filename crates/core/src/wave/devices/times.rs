@@ -97,11 +97,14 @@ impl Times {
 
     /// Time of a lone small read, if any was timed; the best of any small request while none was.
     pub(in crate::wave) fn latency(&self) -> Option<Nanos> {
-        let bests = || (0..CLASSES).map(|class| self.best(class)).filter(|&ns| ns > 0);
-        let single = self.alone.count == 1 && self.alone_ns >= STARVED_MIN.0;
-        let instead = bests().filter(|&best| single && self.alone_ns / STARVED > best).max();
+        let mut bests = (0..CLASSES).map(|class| self.best(class)).filter(|&ns| ns > 0);
         let alone = Some(self.alone_ns).filter(|&ns| ns > 0);
-        instead.or(alone).or_else(|| bests().next()).map(Nanos)
+        let believed = if self.alone.count == 1 && self.alone_ns >= STARVED_MIN.0 {
+            bests.filter(|&best| self.alone_ns / STARVED > best).max().or(alone)
+        } else {
+            alone.or_else(|| bests.next())
+        };
+        believed.map(Nanos)
     }
 
     /// Time of a lone small read; 0 if none was timed.
