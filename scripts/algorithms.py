@@ -2,7 +2,8 @@
 """Reads of sixty algorithms, as traces: `scripts/algorithms.py DIR` writes each to DIR/NAME.csv (file,offset,length);
 `scripts/algorithms.py DIR records` those of forty drawn files of records instead, that are not as long as whole pages;
 `scripts/algorithms.py DIR random` those of 75 uniformly random readers, who stop before they have read much of their file or after,
-and of twelve who touch four columns of a matrix.
+and of twelve who touch four columns of a matrix;
+`scripts/algorithms.py DIR copies` those of 48 programs that copy tensors out of a mapped file, upwards and downwards (play them `told`).
 
 What a merge, a search by halves, a b-tree, a pack of objects, columns of a table, tiles of a picture, a player that
 seeks, an archive that is listed and the like read, one reader each, drawn from fixed seeds. They were written without
@@ -515,10 +516,42 @@ def random_readers():
             ]
 
 
+def copied(first, pages, manner):
+    """Pages in the order in which they are touched by who copies memory: glibc has both ends first, and goes up or down as the addresses are."""
+    last = first + pages - 1
+    ends = {"up": [first, last, last - 1], "down": [first, last], "end_first": [last], "backwards": []}[manner]
+    between = range(first, last + 1) if manner in ("up", "end_first") else range(last, first - 1, -1)
+    seen = set()
+    return [page for page in [*ends, *between] if not (page in seen or seen.add(page))]
+
+
+def tensors(sizes, shuffled, part, manner, seed):
+    """64 MB of tensors, behind one another in a mapped file, of which one in `part` is copied to memory."""
+    r, at, places = random.Random(seed), 1, []
+    while at < 16_384:
+        pages = {"equal": 257, "drawn": int(20 * 2 ** r.uniform(0, 6)), "growing": 60 + 16 * len(places)}[sizes]
+        places.append((at, pages))
+        at += pages - r.randrange(2)
+    if shuffled:
+        r.shuffle(places)
+    return [("t", page * PAGE, PAGE) for first, pages in places[::part] for page in copied(first, pages, manner)]
+
+
+def copies():
+    """What is copied out of mapped files, page by page."""
+    for sizes in ("equal", "drawn", "growing"):
+        for shuffled in (False, True):
+            for part in (1, 4):
+                for manner in ("up", "down", "end_first", "backwards"):
+                    name = f"{sizes}_{'shuffled' if shuffled else 'in_order'}_{part}_{manner}"
+                    yield name, tensors(sizes, shuffled, part, manner, 7)
+
+
 SETS = {
     "algorithms": all_of_them,
     "records": lambda: ((f"records{seed}", records(seed)) for seed in range(40)),
     "random": random_readers,
+    "copies": copies,
 }
 
 

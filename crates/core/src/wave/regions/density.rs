@@ -104,6 +104,8 @@ const BESIDE_MAX: u64 = 16;
 const TAKEN_SHARE: u64 = 4;
 /// Reads that are remembered until somebody knows what a wait is: the first read of each of so many threads.
 const OWING_MAX: usize = 64;
+/// Of so many of the latest reads that paid it can turn out that they were of a run: a look is two of them, and few come between.
+const PAID_LATELY: usize = 8;
 /// Reads elsewhere after which a region has ended.
 const LEFT_ALONE: u64 = 32;
 
@@ -163,6 +165,8 @@ pub(crate) struct Density {
     worn: Worn,
     /// Reads that waited before anybody knew for how long.
     owing: Vec<Extent>,
+    /// The latest reads that paid, and what.
+    paid_lately: VecDeque<(Extent, u64)>,
     /// The latest read, if its price was a guess and it bought nothing but a part to learn it.
     unpriced: Option<Extent>,
     /// The read from which on a part may be bought to learn the price.
@@ -184,6 +188,7 @@ impl Density {
         entries::<Key, Region>(self.regions.len())
             + self.owing.capacity() * size_of::<Extent>()
             + self.line.capacity() * size_of::<(u64, Key)>()
+            + self.paid_lately.capacity() * size_of::<(Extent, u64)>()
     }
 
     /// A random read of `pages` waited, or is expected to wait. Returns the region to buy, if one has paid: `price(region)` is how many of
@@ -231,6 +236,10 @@ impl Density {
         self.reads += 1;
         self.worn.count_all(1, pages.count.0, wait_ns);
         self.going.read(pages.start);
+        if self.paid_lately.len() == PAID_LATELY {
+            self.paid_lately.pop_front();
+        }
+        self.paid_lately.push_back((pages, wait_ns));
         for grid in 0..GRIDS {
             let key = grids::holding(grid, pages.start);
             let region = self.regions.entry(key).or_default();
@@ -239,6 +248,23 @@ impl Density {
                 self.line.push_back((self.reads, key));
             }
         }
+    }
+
+    /// Those of the latest reads that touched `pages` were of a run, as has turned out: what follows such is fetched with it, and no region need be
+    /// bought for them. O([`PAID_LATELY`] [`GRIDS`] log regions).
+    pub(crate) fn takes_back(&mut self, pages: Extent) {
+        self.paid_lately.retain(|&(read, wait_ns)| {
+            let stays = read.intersection(pages).is_empty();
+            if !stays {
+                self.worn.take_back(read.count.0, wait_ns);
+                for grid in 0..GRIDS {
+                    if let Some(region) = self.regions.get_mut(&grids::holding(grid, read.start)) {
+                        region.takes_back(read, wait_ns);
+                    }
+                }
+            }
+            stays
+        });
     }
 
     /// What the reads counted so far buy, the latest of which was of `pages`.

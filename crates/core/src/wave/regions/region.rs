@@ -60,6 +60,13 @@ impl Region {
         self.last = nth;
     }
 
+    /// A read that has paid was none at random.
+    pub(super) fn takes_back(&mut self, read: Extent, wait_ns: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.pages_read = self.pages_read.saturating_sub(read.count.0);
+        self.paid_ns = self.paid_ns.saturating_sub(wait_ns);
+    }
+
     /// Whether its reader went through it, up or down: what is left of it lies behind him.
     pub(super) fn swept(&self) -> bool {
         self.count >= SWEEP_MIN && (self.up || self.down)

@@ -69,6 +69,13 @@ impl Worn {
         self.paid_ns = self.paid_ns.saturating_add(waits_ns);
     }
 
+    /// One of them, of so many pages, was none at random.
+    pub(in crate::wave) fn take_back(&mut self, pages: u64, waits_ns: u64) {
+        self.reads = self.reads.saturating_sub(1);
+        self.pages_read = self.pages_read.saturating_sub(pages);
+        self.paid_ns = self.paid_ns.saturating_sub(waits_ns);
+    }
+
     /// Whether the file is worn, to what serves several requests at once, to a head, or while nobody knows (`overlaps`): `price(pages)` is how many of
     /// them are missing, and what fetching those would take in ns. For good, but for a head.
     pub(in crate::wave) fn says_so(

@@ -10,6 +10,10 @@
 //! read 150000, 150256         believed: [150001, 150257) is fetched at the look
 //! ```
 //!
+//! What it waited for at such a look pays no rent (density.rs): it is of the run. However little is enough ahead of who goes from run to run (alone.rs),
+//! what lies before a look that is believed is fetched with it, if others came as far. Who looks farther, and comes down through pages that are not
+//! there, reads a run of his own from the third page on.
+//!
 //! Where all is told, a reader in the middle of a run may look ahead in what is out for it as well. If he does not come back he has left it. The
 //! numbers are those of `tests/wave/r09-lengths.txt`.
 
@@ -18,6 +22,9 @@ use crate::units::{Extent, FileId, Nanos, PageIndex};
 use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::{Course, StreamId, UNTOLD_MAX};
 use crate::wave::{Look, Wave};
+
+/// Pages of a look: the last of what is copied, and the one before it where the end is cut so.
+const LOOK_PAGES_MAX: u64 = 2;
 
 impl Wave {
     /// Says whether a read of `actor` at `place` is a look that is believed, or in what is out for the run already: then it begins none of its own.
@@ -29,7 +36,8 @@ impl Wave {
         place: Place,
         pages: Extent,
     ) -> bool {
-        let told_all = self.files.get(&id).is_some_and(|f| f.told.all());
+        let Some(f) = self.files.get(&id) else { return false };
+        let (told_all, there) = (f.told.all(), f.table.resident(pages) == pages.count);
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
         let before = core::mem::take(&mut latest.look);
         let mut at = latest.stream;
@@ -51,9 +59,11 @@ impl Wave {
             } else if continues.is_some() && continues == at && self.goes_down(look, at, pages) {
                 self.dismiss(look.from);
             } else if look.first == pages.end().0
+                && (there || look.end - look.first < LOOK_PAGES_MAX)
                 && (place == Place::Stray || continues.is_some() && continues == at)
             {
-                // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there.
+                // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there. Where he would
+                // wait for each page on his way down, that is a run of its own.
                 let look = Look { first: pages.start.0, ..look };
                 self.keep_look(actor, look);
                 return place == Place::Stray && self.looks(id, look);
@@ -109,6 +119,7 @@ impl Wave {
         if !look.leaves {
             if let Some(f) = self.files.get_mut(&id) {
                 f.runs.looked(true);
+                f.density.takes_back(Extent::between(PageIndex(look.first), PageIndex(look.end)));
             }
             if let Some(s) = self.streams.get_mut(look.from) {
                 s.looked = look.end;

@@ -184,7 +184,7 @@ impl Wave {
         if let Some(end) = said.filter(|end| end - s.next < target) {
             (target, why) = (end - s.next, Why("R15 the program said how far"));
         }
-        if let Some(most) = self.enough_between_runs(f, s).filter(|&most| most < target) {
+        if let Some(most) = self.enough_between_runs(f, s).filter(|&most| most < target && !end_is_known) {
             (target, why) = (most, Why("R9 from run to run, and alone"));
         }
         let proved = self.proved(f, s);
