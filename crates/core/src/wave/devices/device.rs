@@ -124,6 +124,7 @@ impl Device {
         let (jump, jumping, last) = (sent.jump && !follows, sent.jumping, self.flight.out() == 0);
         let arrival = Arrival { took_ns: took.0, carrying_ns, jump, jumping, last };
         self.jumps.arrived(now, arrival, latency.0);
+        self.times.jumps_cost(self.jumps.cost_ns());
         let matters = self.may_idle(self.piece_min());
         self.sizes.came(now, bytes, self.flight.out(), jump, [matters, self.weighed()]);
         self.rates.came(now, bytes, [jump, last], latency, self.weighed_head());

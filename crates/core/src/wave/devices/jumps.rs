@@ -65,6 +65,8 @@ pub(in crate::wave) struct Jumps {
     behind: Behind,
     /// Carrying behind the latest jump that still tells of it.
     behind_ns: u64,
+    /// What a jump cost when that was reckoned last, and the time before.
+    cost_ns: [u64; 2],
 }
 
 /// A jump that its own latency may explain, and what came behind it.
@@ -106,6 +108,7 @@ impl Default for Jumps {
             leg: None,
             behind: Behind::default(),
             behind_ns: 0,
+            cost_ns: [0; 2],
         }
     }
 }
@@ -117,6 +120,11 @@ impl Jumps {
 
     pub(in crate::wave) fn weighed(&self) -> bool {
         self.weighed
+    }
+
+    /// What a jump cost at least, as was reckoned twice; 0 before.
+    pub(in crate::wave) fn cost_ns(&self) -> u64 {
+        self.cost_ns[0].min(self.cost_ns[1])
     }
 
     /// Something goes out when nothing was under way.
@@ -201,6 +209,7 @@ impl Jumps {
         let overlap = if all { OVERLAP_MAX * 256 } else { overlap };
         self.overlap_256 = if self.weighed { (self.overlap_256 + overlap) / 2 } else { overlap };
         self.weighed = true;
+        self.cost_ns = [cost, self.cost_ns[0]];
         (self.busy_ns, self.carrying_ns, self.jumps, self.flying) = (0, 0, 0, 0);
     }
 }

@@ -15,6 +15,13 @@
 //! behind one another say little: it is believed slower only step by step, a sixty-fourth of the way. A single one of a quarter of
 //! a second and more is not believed where something of any size came in less than a sixty-fourth of it: four threads begin on a disk whose head stays
 //! with three of them, and the fourth has waited for 1 s.
+//!
+//! Where several readers go on page by page before any was alone, the head stands right before many of their reads, and the best of them tells no
+//! way. But then each jump of ours costs one (jumps.rs). Where that was seen twice to be more than four times what is believed, it is believed:
+//!
+//! ```text
+//! four processes copy tensors from hdd: 4 KiB at best 0.1 ms, a jump 8 ms      a trip of 11 pages, and of 781 once 8 ms are believed
+//! ```
 
 use crate::units::{Bytes, Nanos};
 
@@ -24,6 +31,9 @@ const CLASSES: usize = 6;
 const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 /// What is believed of a lone read goes up by one part in so many of what is missing.
 const SLOWER: u64 = 64;
+
+/// What is believed of it is wrong if jumps cost more than so many times as much.
+const FAR_OFF: u64 = 4;
 
 /// A single lone read was starved by others if it took more than so many times as long as they did,
 const STARVED: u64 = 64;
@@ -93,6 +103,14 @@ impl Times {
         let lower = if self.alone.count == 2 { took.min(self.alone_ns) } else { lower };
         let slower = self.alone_ns + lower.saturating_sub(self.alone_ns) / SLOWER;
         self.alone_ns = if self.alone_ns == 0 { lower } else { lower.min(slower) };
+    }
+
+    /// Each jump of several cost so much, as was reckoned twice: no lone read takes less than a part of that, though others may have been served
+    /// meanwhile.
+    pub(in crate::wave) fn jumps_cost(&mut self, cost_ns: u64) {
+        if self.latency().is_some_and(|believed| cost_ns > FAR_OFF * believed.0) {
+            self.alone_ns = cost_ns;
+        }
     }
 
     /// Time of a lone small read, if any was timed; the best of any small request while none was.
@@ -182,6 +200,20 @@ mod tests {
             times.latency().unwrap().0 / 1_000_000
         };
         assert_eq!([1000, 9].map(&mut after), [8, 9]);
+    }
+
+    /// Readers go on by turns on a disk, at once or after a way: the best tells no way, but jumps do. What is alone later tells more than those.
+    #[test]
+    fn a_lone_read_takes_no_less_than_jumps_cost() {
+        let mut times = Times::default();
+        (0..8).for_each(|_| times.timed(Nanos(0), Bytes(4096), Nanos::from_us(116)));
+        let mut after = |cost_us: u64| {
+            times.jumps_cost(cost_us * 1000);
+            times.latency().unwrap().0 / 1000
+        };
+        assert_eq!([0, 400, 8_000, 12_000].map(&mut after), [116, 116, 8_000, 8_000]);
+        times.timed_alone(Nanos::from_ms(5));
+        assert_eq!(times.latency(), Some(Nanos::from_ms(5)));
     }
 
     /// 8 ms at first, then 20: believed for 10 s at least, and for 20 at most.
