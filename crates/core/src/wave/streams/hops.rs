@@ -10,7 +10,8 @@
 //! s3: 30 ms carry 656 pages by one connection, so 574: what an index finds, 8 KiB here and there, 30 to 300 pages apart
 //! ```
 //!
-//! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. To a head
+//! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. One that leads on, but
+//! over as much as two to four of them may lie apart, takes two to four off, unless answers are late, where so much is dear. To a head
 //! each hop saves a way. Elsewhere it saves a wait, which rent (R11) would buy as well, so more are asked for, unless all that its reader read
 //! of late lies in one order. What lies between is fetched with the windows of the stream, and counts as read.
 //!
@@ -33,6 +34,8 @@ const HOPS_ELSEWHERE: u8 = 5;
 const HOPS_WHOLE: u8 = 12;
 /// Reads that lie in one order, near or far, which is no chance.
 const SCAN: usize = 6;
+/// A hop over more than is cheap takes as many off as that is worth; one over more than so many times that, all.
+const FAR: u64 = 4;
 /// Of what the device carries while a read elsewhere waits, so much may lie between two runs, in eighths.
 const CHEAP_EIGHTHS: u64 = 7;
 
@@ -64,9 +67,16 @@ impl Wave {
             },
         };
         let strides = matches!(s.course, Course::Stride { .. });
-        let gap = gap.filter(|&gap| gap <= cheap);
         let before = if latest.hops.signum() == step { latest.hops } else { 0 };
-        let hops = if gap.is_some() { before.saturating_add(step) } else { 0 };
+        let hops = match gap {
+            Some(gap) if gap <= cheap => before.saturating_add(step),
+            Some(gap) if gap <= FAR * cheap && !self.is_far(f) => {
+                let left = u64::from(before.unsigned_abs()).saturating_sub(gap.div_ceil(cheap));
+                i8::try_from(left).unwrap_or(i8::MAX) * step
+            }
+            _ => 0,
+        };
+        let gap = gap.filter(|&gap| gap <= cheap);
         // Where so little comes while a read waits, as from ssd, a hop saves less than what lies between may cost.
         let sorted = |later: &u64, before: &u64| if step > 0 { later > before } else { later < before };
         let scans = || {
@@ -155,10 +165,19 @@ mod tests {
         assert_eq!(last_began_at(16, false, &members), (808, false), "elsewhere five may be");
         let mut too_far = members;
         too_far[3] = (487 + 60, 508 + 60);
-        assert_eq!(
-            last_began_at(1, false, &too_far),
-            (808, false),
-            "177 pages are farther than 170, and the count begins anew"
-        );
+        assert_eq!(last_began_at(1, false, &too_far), (808, false), "177 pages are farther than 170");
+    }
+
+    /// Of three hops one over 250 pages leaves one, so who hops three times more reads on. Of hops that are all so far none is counted, and one over
+    /// four times too many leads elsewhere.
+    #[test]
+    fn a_hop_that_is_too_far_takes_some_off() {
+        let hops = |gaps: &[u64]| {
+            let starts = gaps.iter().scan(1000, |at, gap| Some(core::mem::replace(at, *at + gap + 2)));
+            last_began_at(1, false, &starts.map(|at| (at, at + 2)).collect::<alloc::vec::Vec<_>>()).1
+        };
+        assert!(!hops(&[90, 80, 75, 250, 95, 85, 1]) && hops(&[90, 80, 75, 250, 95, 85, 70, 1]));
+        assert!(!hops(&[250, 220, 300, 190, 260, 240, 210, 230, 270, 280, 1]), "as far as it is");
+        assert!(!hops(&[90, 80, 75, 700, 95, 85, 70, 1]), "it leads elsewhere");
     }
 }

@@ -237,7 +237,7 @@ impl Wave {
     }
 
     /// Whether the file's device answers late, and is not known to be a head: s3.
-    fn is_far(&self, f: &File) -> bool {
+    pub(in crate::wave) fn is_far(&self, f: &File) -> bool {
         self.queues.get(&f.device).is_some_and(|q| q.device.is_far())
     }
 
