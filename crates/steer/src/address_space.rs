@@ -51,6 +51,11 @@ impl AddressSpaces {
         self.of.is_empty()
     }
 
+    /// How many processes have something mapped.
+    pub(crate) fn count(&self) -> usize {
+        self.of.len()
+    }
+
     /// Whether anybody has the file mapped.
     pub(crate) fn maps(&self, file: u32) -> bool {
         self.files.contains_key(&file)

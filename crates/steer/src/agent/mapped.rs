@@ -257,7 +257,10 @@ impl State {
         }
         let (now, watch) = (self.now(), self.watch_ns());
         let lately = now.since(self.mapped.lately).0 < LATELY_NS + REST * watch.0;
-        let in_vain = lately && !self.mapped.slow && self.vain > VAIN_TOUCHES;
+        // Who goes in order comes to his next window after many touches of others.
+        let processes = u32::try_from(self.mapped.spaces.count()).unwrap_or(u32::MAX);
+        let many = VAIN_TOUCHES.saturating_mul(processes.saturating_mul(processes));
+        let in_vain = lately && !self.mapped.slow && self.vain > many;
         let turn = self.mapped.turn.next(now, in_vain, watch);
         if turn != self.mapped.turn {
             let rests = matches!(turn, Turn::Resting(_));

@@ -3,7 +3,8 @@
 //! On two busy processors a fault that is watched costs its program 10 us; one that waits for an SSD takes 100. Who touches at
 //! random, or touches what is cached, gets nothing for that. So after many touches that led to no fetch, on a device that is fast
 //! or was never waited for, perf's events are on for ten latencies and off for thirty times as long; one fetch, and they are on all
-//! the time again.
+//! the time again. Many are 64 touches, and of several processes 64 times the square of how many they are: some may go in order
+//! while others touch at random.
 //!
 //! ```text
 //!   ssd, 100 us     watch 1 ms | rest ........ 29 ms | watch 1 ms | a stream of ten pages is seen: watched all the time

@@ -32,8 +32,10 @@ const BEST_SPAN: Nanos = Nanos::from_ms(10_000);
 /// What is believed of a lone read goes up by one part in so many of what is missing.
 const SLOWER: u64 = 64;
 
-/// What is believed of it is wrong if jumps cost more than so many times as much.
+/// What is believed of it is wrong if jumps cost more than so many times as much,
 const FAR_OFF: u64 = 4;
+/// and at least this: no head goes elsewhere sooner, and where others keep the processors busy all that arrives may be seen late.
+const WAY_NS_MIN: u64 = 1_000_000;
 
 /// A single lone read was starved by others if it took more than so many times as long as they did,
 const STARVED: u64 = 64;
@@ -108,7 +110,7 @@ impl Times {
     /// Each jump of several cost so much, as was reckoned twice: no lone read takes less than a part of that, though others may have been served
     /// meanwhile.
     pub(in crate::wave) fn jumps_cost(&mut self, cost_ns: u64) {
-        if self.latency().is_some_and(|believed| cost_ns > FAR_OFF * believed.0) {
+        if cost_ns >= WAY_NS_MIN && self.latency().is_some_and(|believed| cost_ns > FAR_OFF * believed.0) {
             self.alone_ns = cost_ns;
         }
     }
@@ -211,7 +213,7 @@ mod tests {
             times.jumps_cost(cost_us * 1000);
             times.latency().unwrap().0 / 1000
         };
-        assert_eq!([0, 400, 8_000, 12_000].map(&mut after), [116, 116, 8_000, 8_000]);
+        assert_eq!([0, 400, 900, 8_000, 12_000].map(&mut after), [116, 116, 116, 8_000, 8_000]);
         times.timed_alone(Nanos::from_ms(5));
         assert_eq!(times.latency(), Some(Nanos::from_ms(5)));
     }
