@@ -12,7 +12,7 @@
 //!
 //! What it waited for at such a look pays no rent (density.rs): it is of the run. However little is enough ahead of who goes from run to run (alone.rs),
 //! what lies before a look that is believed is fetched with it, if others came as far. Who looks farther, and comes down through pages that are not
-//! there, reads a run of his own from the third page on.
+//! there, reads a run of his own from the third read on.
 //!
 //! Where all is told, a reader in the middle of a run may look ahead in what is out for it as well. If he does not come back he has left it. The
 //! numbers are those of `tests/wave/r09-lengths.txt`.
@@ -23,8 +23,8 @@ use crate::wave::streams::locate::Place;
 use crate::wave::streams::stream::{Course, StreamId, UNTOLD_MAX};
 use crate::wave::{Look, Wave};
 
-/// Pages of a look: the last of what is copied, and the one before it where the end is cut so.
-const LOOK_PAGES_MAX: u64 = 2;
+/// Reads of a look: of the last page of what is copied, and of the one before it where the end is cut so.
+const LOOK_READS_MAX: u64 = 2;
 
 impl Wave {
     /// Says whether a read of `actor` at `place` is a look that is believed, or in what is out for the run already: then it begins none of its own.
@@ -59,7 +59,7 @@ impl Wave {
             } else if continues.is_some() && continues == at && self.goes_down(look, at, pages) {
                 self.dismiss(look.from);
             } else if look.first == pages.end().0
-                && (there || look.end - look.first < LOOK_PAGES_MAX)
+                && (there || look.end - look.first < LOOK_READS_MAX * pages.count.0)
                 && (place == Place::Stray || continues.is_some() && continues == at)
             {
                 // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there. Where he would
