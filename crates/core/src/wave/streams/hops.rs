@@ -10,8 +10,8 @@
 //! s3: 30 ms carry 656 pages by one connection, so 574: what an index finds, 8 KiB here and there, 30 to 300 pages apart
 //! ```
 //!
-//! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. One that leads on, but
-//! over as much as two to four of them may lie apart, takes two to four off, unless answers are late, where so much is dear. To a head
+//! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. One that leads on
+//! over more than is cheap, up to four times as much, takes two to four off instead; not where answers are late, for so much is dear there. To a head
 //! each hop saves a way. Elsewhere it saves a wait, which rent (R11) would buy as well, so more are asked for, unless all that its reader read
 //! of late lies in one order. What lies between is fetched with the windows of the stream, and counts as read.
 //!
