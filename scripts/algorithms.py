@@ -521,8 +521,7 @@ def copied(first, pages, manner):
     last = first + pages - 1
     ends = {"up": [first, last, last - 1], "down": [first, last], "end_first": [last], "backwards": []}[manner]
     between = range(first, last + 1) if manner in ("up", "end_first") else range(last, first - 1, -1)
-    seen = set()
-    return [page for page in [*ends, *between] if not (page in seen or seen.add(page))]
+    return list(dict.fromkeys([*ends, *between]))
 
 
 def tensors(sizes, shuffled, part, manner, seed):

@@ -62,7 +62,7 @@ def copies(r, _):
     for first, last in runs:
         ends = {"up": [first, last, last - 1], "down": [first, last], "end first": [last]}.get(manner, [])
         between = range(last, first - 1, -1) if manner.startswith("down") else range(first, last + 1)
-        touched += [(max(page, 0), 1) for page in [*ends, *between]]
+        touched += [(page, 1) for page in [*ends, *between]]
     return touched
 
 

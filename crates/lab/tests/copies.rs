@@ -32,7 +32,7 @@ fn whoever_copies_memory_does_not_wait_for_each_page() {
             let plan = trace_of(touches(64, down)).expect("a trace").plan;
             let took = |fetcher| play_knowing(&plan, &model, fetcher, Knowledge::Event, false).elapsed.0;
             let (ours, carried) = (took(Fetcher::Wave(config)), plan.ops.len() as u64 * PAGE);
-            // What it carries in one go, and three latencies a tensor: its first page, its last, and what lies between.
+            // What it carries in one go, and three latencies a tensor: its first page, its last, and what lies between. Half as much again will do.
             let enough = carried * 1_000_000_000 / model.bytes_per_s + 3 * 16 * model.latency_ns;
             println!(
                 "{device:>4} {} {:.3} s of {:.3}",

@@ -256,7 +256,7 @@ impl Density {
         self.paid_lately.retain(|&(read, wait_ns)| {
             let stays = read.intersection(pages).is_empty();
             if !stays {
-                self.worn.take_back(read.count.0, wait_ns);
+                self.worn.takes_back(read.count.0, wait_ns);
                 for grid in 0..GRIDS {
                     if let Some(region) = self.regions.get_mut(&grids::holding(grid, read.start)) {
                         region.takes_back(read, wait_ns);

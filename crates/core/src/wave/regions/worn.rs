@@ -70,7 +70,7 @@ impl Worn {
     }
 
     /// One of them, of so many pages, was none at random.
-    pub(in crate::wave) fn take_back(&mut self, pages: u64, waits_ns: u64) {
+    pub(in crate::wave) fn takes_back(&mut self, pages: u64, waits_ns: u64) {
         self.reads = self.reads.saturating_sub(1);
         self.pages_read = self.pages_read.saturating_sub(pages);
         self.paid_ns = self.paid_ns.saturating_sub(waits_ns);

@@ -122,7 +122,8 @@ impl File {
         if bought { read == all } else { self.there(pages) && 2 * read.0 >= all.0 }
     }
 
-    fn there(&self, pages: Extent) -> bool {
+    /// Whether all of these pages are there, or under way.
+    pub(in crate::wave) fn there(&self, pages: Extent) -> bool {
         self.table.resident(pages) == pages.count
     }
 

@@ -184,7 +184,7 @@ impl Wave {
                 && q >= s.first
                 && since.count.0 <= LATE_MAX
                 && f.table.count(PageBit::Used, since) == since.count
-                && f.table.resident(pages) == pages.count
+                && f.there(pages)
             {
                 return Some(Place::Repeats(sid));
             }
@@ -213,7 +213,7 @@ impl Wave {
             && let Some(s) = self.streams.get(sid).filter(|s| s.course == Course::Backward)
             && q - low <= s.manner.slack_behind(s.out(), s.request)
             && q + n <= s.first
-            && (s.manner.block() > 0 || f.table.resident(pages) == pages.count)
+            && (s.manner.block() > 0 || f.there(pages))
         {
             return Some(Place::Repeats(sid));
         }
@@ -256,7 +256,7 @@ impl Wave {
             self.streams.get(sid).and_then(Stream::latest_whole).is_some_and(|whole| {
                 let inside = pages.start >= whole.start && pages.end() <= whole.end();
                 let last = pages.end().0.abs_diff(whole.end().0) <= 1;
-                last && pages.count.0 == 1 || inside && f.table.resident(pages) == pages.count
+                last && pages.count.0 == 1 || inside && f.there(pages)
             })
         };
         f.strides_near(pages.start.0).find(holds)

@@ -36,8 +36,7 @@ impl Wave {
         place: Place,
         pages: Extent,
     ) -> bool {
-        let Some(f) = self.files.get(&id) else { return false };
-        let (told_all, there) = (f.told.all(), f.table.resident(pages) == pages.count);
+        let told_all = self.files.get(&id).is_some_and(|f| f.told.all());
         let Some(latest) = self.latest.get_mut(&actor).filter(|l| l.file == id) else { return false };
         let before = core::mem::take(&mut latest.look);
         let mut at = latest.stream;
@@ -59,7 +58,7 @@ impl Wave {
             } else if continues.is_some() && continues == at && self.goes_down(look, at, pages) {
                 self.dismiss(look.from);
             } else if look.first == pages.end().0
-                && (there || look.end - look.first < LOOK_READS_MAX * pages.count.0)
+                && (look.end - look.first < LOOK_READS_MAX * pages.count.0 || self.there(id, pages))
                 && (place == Place::Stray || continues.is_some() && continues == at)
             {
                 // A look at the page before is the same look; a run may have begun at the first, and he reads on downwards there. Where he would
@@ -93,6 +92,11 @@ impl Wave {
         self.looks(id, look)
     }
 
+    /// Whether these pages are there, or under way.
+    fn there(&self, id: FileId, pages: Extent) -> bool {
+        self.files.get(&id).is_some_and(|f| f.there(pages))
+    }
+
     /// A look that the next read of `actor` may show to be one.
     fn keep_look(&mut self, actor: u32, look: Look) {
         if let Some(latest) = self.latest.get_mut(&actor) {
@@ -104,8 +108,10 @@ impl Wave {
     /// out for the run is all of it. The first such read is noted: the look came true, and the run is as good as read.
     fn reads_between(&mut self, now: Nanos, id: FileId, look: Look, pages: Extent) -> bool {
         let Some(s) = self.streams.get(look.from).filter(|_| !look.leaves) else { return false };
-        let there = self.files.get(&id).is_some_and(|f| f.table.resident(pages) == pages.count);
-        let between = there && s.looked == look.end && s.first <= pages.start.0 && pages.end().0 < look.first;
+        let between = self.there(id, pages)
+            && s.looked == look.end
+            && s.first <= pages.start.0
+            && pages.end().0 < look.first;
         if between && !look.passed {
             self.came_true(id, look, None);
             self.advance(now, look.from, Extent::between(PageIndex(look.first), PageIndex(look.end)));
@@ -135,9 +141,7 @@ impl Wave {
     fn looks_again(&self, id: FileId, look: Look, pages: Extent) -> bool {
         let (Some(f), Some(s)) = (self.files.get(&id), self.streams.get(look.from)) else { return false };
         let before = Extent::between(PageIndex(s.next), PageIndex(look.first.max(s.next)));
-        f.told.all()
-            && (look.end..s.frontier).contains(&pages.start.0)
-            && f.table.resident(before) == before.count
+        f.told.all() && (look.end..s.frontier).contains(&pages.start.0) && f.there(before)
     }
 
     /// Whether who looked farther on reads downwards from there, page after page: memory is copied so as well, and where he was first

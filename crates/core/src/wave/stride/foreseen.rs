@@ -110,7 +110,7 @@ impl Wave {
         let f = self.files.get(&id)?;
         let beat = f.runs.usual().beat()?;
         let ahead = f.runs.strides().window(1, PageCount(u64::MAX), USED_PERCENT)?.0;
-        let there = f.table.resident(pages) == pages.count;
+        let there = f.there(pages);
         // The first reads alone would be had, and what he reads on behind each waited for.
         let in_part = f.runs.usual().followed && f.reads_on_as_usual(pages.count.0, PageCount(u64::MAX)) == 0;
         if there || in_part || ahead == 0 || beat.pages().unsigned_abs() <= pages.count.0 || !self.overlaps(f)
