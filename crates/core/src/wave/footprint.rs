@@ -51,12 +51,14 @@ impl Wave {
             entries::<u64, u64>(f.expected.len())
                 + f.seeds.bytes_of_memory()
                 + f.density.bytes_of_memory()
+                + f.runs.bytes_of_memory()
                 + f.said.bytes_of_memory()
         };
         let files: usize = self.files.values().map(file).sum();
         let tables: u64 = self.files.values().map(|f| f.table.bytes_of_memory().0).sum();
         let queues: usize = self.queues.values().map(Queue::bytes_of_memory).sum();
         let fixed = queues
+            + self.ended.bytes_of_memory()
             + entries::<u32, Latest>(self.latest.len())
             + self.changed.capacity() * size_of::<(FileId, u64)>()
             + self.arrivals.capacity() * size_of::<(Nanos, FileId, Extent)>()

@@ -30,6 +30,9 @@
 //! ```
 
 use crate::units::PageCount;
+use alloc::boxed::Box;
+use core::cell::RefCell;
+use core::mem::size_of;
 
 /// Runs remembered. Old ones are overwritten: a program that changes its ways is followed within this many runs.
 const RUNS_MAX: usize = 64;
@@ -51,11 +54,21 @@ pub(crate) struct Lengths {
     ended: [u32; RUNS_MAX],
     sorted: [u32; RUNS_MAX],
     count: usize,
+    /// What was weighed last: all streams of a file ask, one after the other, between two ends.
+    weighed: RefCell<Option<Box<Weighed>>>,
+}
+
+/// What those runs cost that go on behind each of the runs that are remembered, from the wait there on, in pages: in the order of their lengths.
+#[derive(Clone, Debug)]
+struct Weighed {
+    /// For a wait that costs as much.
+    wait: PageCount,
+    costs: [u64; RUNS_MAX],
 }
 
 impl Default for Lengths {
     fn default() -> Self {
-        Self { ended: [0; RUNS_MAX], sorted: [0; RUNS_MAX], count: 0 }
+        Self { ended: [0; RUNS_MAX], sorted: [0; RUNS_MAX], count: 0, weighed: RefCell::default() }
     }
 }
 
@@ -75,6 +88,7 @@ impl Lengths {
             self.sorted[to - 1] = pages;
         }
         self.count += 1;
+        *self.weighed.get_mut() = None;
     }
 
     /// Pages of the longest run that is remembered.
@@ -93,6 +107,11 @@ impl Lengths {
         &kept[kept.partition_point(|&l| u64::from(l) < progress)..]
     }
 
+    /// Bytes that it takes beside its own.
+    pub(crate) fn bytes_of_memory(&self) -> usize {
+        if self.weighed.borrow().is_some() { size_of::<Weighed>() } else { 0 }
+    }
+
     /// Whether enough runs ended to say anything of the next one.
     pub(crate) fn known(&self) -> bool {
         self.count >= WITNESSES_MIN
@@ -100,7 +119,7 @@ impl Lengths {
 
     /// What is worth fetching ahead of a run that has come `progress` pages: the largest window, at most `most` pages, of which
     /// 85 % is used; or, if that is more, the one that weighs waits against pages in vain. `None` where too few runs came so far.
-    /// O([`RUNS_MAX`]^2).
+    /// O([`RUNS_MAX`]); its square where a run has ended since the last time, or a wait costs more or less.
     pub(crate) fn promise(&self, progress: u64, most: PageCount, wait: PageCount) -> Option<PageCount> {
         let sure = self.window(progress, most, USED_PERCENT)?;
         Some(sure.max(self.weighed(progress, wait).min(most)))
@@ -110,18 +129,19 @@ impl Lengths {
     /// end: a wait costs as much as `wait` pages. It ends where a witness did, for from there to the next is in vain; and half of it
     /// is used on average.
     ///
-    /// From the longest witness down: what those cost that go on behind one is known when that one is looked at.
+    /// O([`RUNS_MAX`]) where what those behind each witness cost is known.
     fn weighed(&self, progress: u64, wait: PageCount) -> PageCount {
         let left = self.witnesses(progress);
         if left.len() < WITNESSES_MIN {
             return PageCount(0);
         }
-        // costs[i]: what those cost, in pages, that go on behind left[i], from the wait there on.
-        let mut costs = [0; RUNS_MAX];
-        for i in (0..left.len() - 1).rev() {
-            (costs[i], _) = best_window(u64::from(left[i]), &left[i + 1..], &costs[i + 1..], wait.0);
+        let kept = self.kept();
+        let mut weighed = self.weighed.borrow_mut();
+        if weighed.as_ref().is_none_or(|weighed| weighed.wait != wait) {
+            *weighed = Some(Box::new(Weighed { wait, costs: costs(kept, wait.0) }));
         }
-        PageCount(best_window(progress, left, &costs, wait.0).1)
+        let costs = weighed.as_ref().map_or(&[][..], |weighed| &weighed.costs[kept.len() - left.len()..]);
+        PageCount(best_window(progress, left, costs, wait.0).1)
     }
 
     /// The largest window, at most `most` pages, of which at least `used_percent` is used on average by a run that has
@@ -182,6 +202,16 @@ fn used(left: &[u32], progress: u64, most: PageCount, used_percent: u64) -> Page
     // Past the longest run, what is used stays at `below`.
     let w = (100 * below).checked_div(demanded).unwrap_or(0);
     PageCount(w.min(most.0))
+}
+
+/// What those runs cost that go on behind each of `kept`, which are in the order of their lengths. From the longest down: what those cost that
+/// go on behind one is known when that one is looked at. O([`RUNS_MAX`]^2).
+fn costs(kept: &[u32], wait: u64) -> [u64; RUNS_MAX] {
+    let mut costs = [0; RUNS_MAX];
+    for i in (0..kept.len().saturating_sub(1)).rev() {
+        (costs[i], _) = best_window(u64::from(kept[i]), &kept[i + 1..], &costs[i + 1..], wait);
+    }
+    costs
 }
 
 /// What the runs in `left` cost, and the window that is best for them at `from`, where `costs` is what those cost that go on
@@ -296,6 +326,25 @@ mod tests {
             let ours = (0..1u64 << 12).filter(|cuts| u64::from(cuts.trailing_zeros()) + 1 == w);
             assert_eq!(ours.filter_map(|cuts| cost(&runs, cuts, wait)).min(), least, "{runs:?}, {wait}: {w}");
         }
+    }
+
+    /// A run that ends, and a wait that costs more, are heard of at once.
+    #[test]
+    fn what_was_weighed_is_forgotten_when_it_is_no_longer_so() {
+        let runs = [2, 8, 14, 20, 26, 32, 38, 44, 50, 56];
+        let mut lengths = after(&runs);
+        for (ended, wait) in [(None, 25), (None, 3), (Some(56), 25), (Some(2), 25), (None, 40)] {
+            ended.into_iter().for_each(|pages| lengths.push(pages));
+            let anew = Lengths { weighed: RefCell::default(), ..lengths.clone() };
+            for progress in 0..60 {
+                assert_eq!(
+                    lengths.weighed(progress, PageCount(wait)),
+                    anew.weighed(progress, PageCount(wait))
+                );
+            }
+        }
+        assert_eq!(after(&runs).bytes_of_memory(), 0);
+        assert_eq!(lengths.bytes_of_memory(), 520);
     }
 
     #[test]

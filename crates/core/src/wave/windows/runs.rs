@@ -70,6 +70,11 @@ impl Ended {
             Direction::Down => &self.down,
         }
     }
+
+    /// Bytes that they take beside their own.
+    pub(in crate::wave) fn bytes_of_memory(&self) -> usize {
+        self.up.bytes_of_memory() + self.down.bytes_of_memory()
+    }
 }
 
 /// R9: runs of a file that their readers went away from, which the sweep will find ended only much later. He who reads by turns goes away
@@ -221,6 +226,11 @@ impl Runs {
     /// How much farther a run may go that has come so far, by those that were left.
     pub(in crate::wave) fn may_go_on(&self, progress: u64) -> Option<PageCount> {
         self.left.may_go_on(progress)
+    }
+
+    /// Bytes that they take beside their own.
+    pub(in crate::wave) fn bytes_of_memory(&self) -> usize {
+        self.ended.bytes_of_memory() + self.left.lengths.bytes_of_memory() + self.strides.bytes_of_memory()
     }
 }
 
