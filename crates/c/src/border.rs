@@ -367,7 +367,7 @@ pub unsafe extern "C" fn bowwave_waited(
     unsafe {
         tell(brain, now_ns, |b| {
             let (pages, took) = (b.cut(file, pages), Nanos(took_ns.min(TOOK_MAX)));
-            Input::Waited { file: FileId(file), pages, actor, took }
+            Input::Waited { file: FileId(file), pages, actor, took, ended: Nanos(now_ns) }
         })
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn drive(out: &mut impl Write) -> Result<()> {
         // The reader brings the first 128 KiB that he misses himself; here that takes 30 ms. What he waited is told.
         if missing {
             now += Nanos::from_ms(30);
-            wave.handle(now, Input::Waited { file, pages, actor: 1, took: Nanos::from_ms(30) });
+            wave.handle(now, Input::Waited { file, pages, actor: 1, took: Nanos::from_ms(30), ended: now });
         }
         // What is to be fetched now: send it, and tell of its arrival. A cache that evicts tells Input::Dropped.
         while let Some(Action::Fetch { id, pages, why, .. }) = wave.poll(now) {

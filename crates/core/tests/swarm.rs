@@ -290,7 +290,8 @@ impl World {
                 let who = self.chance.below(self.readers.len() as u64);
                 let (file, pages) = self.last_read[who as usize].unwrap_or((file, Extent::new(0, 1)));
                 let took = if self.chance.one_in(2) { self.chance.scale(14) } else { self.chance.scale(36) };
-                Input::Waited { file: FileId(file), pages, actor: who as u32, took: Nanos(took) }
+                let ended = Nanos(self.chance.scale(36));
+                Input::Waited { file: FileId(file), pages, actor: who as u32, took: Nanos(took), ended }
             }
             2 => Input::Used { file: FileId(file), pages: self.extent(file) },
             3 => Input::Arrived { fetch: self.answer() },

@@ -382,7 +382,8 @@ impl World {
     }
 
     fn waited(&mut self, file: u64, pages: Extent, actor: u32, took: u64) {
-        self.tell(Input::Waited { file: FileId(file), pages, actor, took: Nanos(took) });
+        let (file, took, ended) = (FileId(file), Nanos(took), Nanos(self.now));
+        self.tell(Input::Waited { file, pages, actor, took, ended });
     }
 
     fn reads(&mut self, file: u64, pages: &[u64], count: u64, actor: u32) -> String {
@@ -539,7 +540,8 @@ fn marks_told_as_used_show_what_was_read_of_a_region() {
                 wave.handle(Nanos(now + 30_000_000), Input::Arrived { fetch: id });
             }
             let took = Nanos(30_000_000);
-            wave.handle(Nanos(now + took.0), Input::Waited { file, pages, actor: 1, took });
+            let ended = Nanos(now + took.0);
+            wave.handle(ended, Input::Waited { file, pages, actor: 1, took, ended });
             fetched
         };
         let mut first = 0;

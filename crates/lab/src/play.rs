@@ -301,7 +301,8 @@ impl World<'_> {
             if !self.readers[who as usize].told {
                 self.tell(read);
             }
-            self.tell(Input::Waited { file, pages, actor: who, took: Nanos(took) });
+            let ended = Nanos(self.now);
+            self.tell(Input::Waited { file, pages, actor: who, took: Nanos(took), ended });
         }
         let cost = READ_NS + READ_PAGE_NS * pages.count.0 + o.think_ns;
         self.outcome.elapsed = Nanos(self.now + cost);

@@ -248,7 +248,7 @@ impl Brain {
         if !self.files.contains_key(&number) {
             return;
         }
-        self.wave.handle(now, Input::Waited { file: id(number), pages, actor, took });
+        self.wave.handle(now, Input::Waited { file: id(number), pages, actor, took, ended: now });
         // The brain takes it that they are there now. Some were lost again, or never came.
         let table = self.pages.table(id(number));
         let absent: Vec<Extent> = table.holes(pages).collect();

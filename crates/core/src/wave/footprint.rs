@@ -40,6 +40,13 @@ impl Wave {
             || above.is_some_and(|s| s.goes_down() && s.frontier <= page.0)
     }
 
+    /// Whether one of these pages has arrived since then, as far as the latest arrivals are remembered: what a reader waited for who
+    /// came before was late, and not gone. O(arrivals since then).
+    pub fn arrived_since(&self, file: FileId, pages: Extent, since: Nanos) -> bool {
+        let mut of_late = self.arrivals.iter().rev().take_while(|a| a.0 >= since);
+        of_late.any(|&(_, of, arrived)| of == file && !arrived.intersection(pages).is_empty())
+    }
+
     /// Whether something for this device was decided and not sent so far.
     pub fn is_behind(&self, device: u64) -> bool {
         self.queues.get(&device).is_some_and(|queue| !queue.is_empty())

@@ -119,6 +119,8 @@ pub enum Input {
         actor: u32,
         /// How long.
         took: Nanos,
+        /// When it ended: a driver may hear of that late. What has arrived since it began was late, and not gone (R12).
+        ended: Nanos,
     },
     /// These pages were read some time ago, quietly. Best told just before the `Read` of a page behind them: it shows that
     /// the reader came page by page.

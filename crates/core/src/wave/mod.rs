@@ -277,7 +277,9 @@ impl Wave {
             Input::Exactly { actor, from, bytes } => {
                 self.exactly = Lies::told(from, bytes.0).map(|lies| (actor, lies));
             }
-            Input::Waited { file, pages, actor, took } => self.waited(now, file, pages, actor, took),
+            Input::Waited { file, pages, actor, took, ended } => {
+                self.waited(now, file, pages, actor, (took, ended.min(now)));
+            }
             Input::Used { file, pages } => self.used_quietly(now, file, pages),
             Input::Untold { file, reads } => self.untold(file, reads),
             Input::Told { file, all } => {

@@ -313,8 +313,15 @@ impl Wave {
         }
     }
 
-    /// A read took so long.
-    pub(in crate::wave) fn waited(&mut self, now: Nanos, id: FileId, pages: Extent, actor: u32, took: Nanos) {
+    /// A read took so long, and ended then.
+    pub(in crate::wave) fn waited(
+        &mut self,
+        now: Nanos,
+        id: FileId,
+        pages: Extent,
+        actor: u32,
+        (took, ended): (Nanos, Nanos),
+    ) {
         let Some(f) = self.files.get(&id) else { return };
         let pages = pages.intersection(Extent::new(0, f.end));
         if !self.latest.get(&actor).is_some_and(|l| l.file == id && l.pages == pages) {
@@ -341,13 +348,8 @@ impl Wave {
         self.epochs.waited(took);
         self.time(now, device, pages, latest, took);
         let Some(sid) = latest.stream else { return };
-        let began = Nanos(now.0.saturating_sub(took.0 + took.0 / 4 + LOOK_NS));
-        let late = self
-            .arrivals
-            .iter()
-            .rev()
-            .take_while(|a| a.0 >= began)
-            .any(|&(_, file, arrived)| file == latest.file && !arrived.intersection(pages).is_empty());
+        let began = Nanos(ended.0.saturating_sub(took.0 + took.0 / 4 + LOOK_NS));
+        let late = self.arrived_since(latest.file, pages, began);
         let device = self.queues.get(&device).map(|queue| &queue.device);
         let latency = device.and_then(Device::latency).unwrap_or_default();
         let carrying = device.map_or(0, |device| device.carrying_ns(pages.count.bytes().0));

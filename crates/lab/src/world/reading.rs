@@ -177,7 +177,8 @@ impl World<'_> {
         }
         let waited = took > WAITED;
         if waited {
-            self.tell_wave(Input::Waited { file: FileId(number.into()), pages, actor: who, took });
+            let (file, ended) = (FileId(number.into()), self.now);
+            self.tell_wave(Input::Waited { file, pages, actor: who, took, ended });
             self.serve_wave();
         }
         let running = &mut self.running[who as usize];

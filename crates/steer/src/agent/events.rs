@@ -394,7 +394,8 @@ impl State {
             return;
         }
         let file = FileId(u64::from(event.file));
-        self.wave.handle(now, Input::Waited { file, pages, actor: event.tid, took });
+        let ended = Nanos(event.at_ns.saturating_sub(self.start_ns));
+        self.wave.handle(now, Input::Waited { file, pages, actor: event.tid, took, ended });
         if told.is_none() && waited && self.correct(event.file, pages, now) {
             // It was not there either, or it would not have taken so long.
             self.account_lacks(event.file, pages);

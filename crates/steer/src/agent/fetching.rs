@@ -97,6 +97,7 @@ impl State {
                 self.drain(DRAIN_MAX);
                 self.let_go_of_closed();
             }
+            self.take_samples();
             self.arrive();
         }
         self.explain();

@@ -54,6 +54,8 @@ const BESIDE: u64 = 2;
 const GIVEN_UP_NS: u64 = 2_000_000_000;
 /// Threads whose fault has begun and not ended.
 const PENDING_MAX: usize = 4096;
+/// Samples that are heard, 10 us each, before what was decided is sent: while a thousand were, readers came page by page to windows that lay ready.
+const HEARD_MAX: usize = 32;
 
 /// Sources of perf samples, by their place.
 const BEGINS: usize = 0;
@@ -84,6 +86,12 @@ impl Faults {
     }
 }
 
+/// A sample, and whether the wait that begins with it is known to have ended since.
+struct Heard {
+    sample: Sample,
+    waited: bool,
+}
+
 /// A fault that has begun.
 struct Pending {
     address: u64,
@@ -103,6 +111,8 @@ struct Waiting {
 pub(super) struct Mapped {
     pub(super) spaces: AddressSpaces,
     watch: Option<Watch>,
+    /// Taken from perf's rings and not heard of yet, the next last.
+    backlog: Vec<Heard>,
     enabled: bool,
     bell: bool,
     helper: Option<Arc<Helper>>,
@@ -239,15 +249,30 @@ impl State {
         self.scan();
     }
 
-    fn take_samples(&mut self) {
+    /// Hears of the next few faults.
+    pub(super) fn take_samples(&mut self) {
+        if self.mapped.backlog.is_empty() {
+            self.drain_samples();
+        }
+        for _ in 0..HEARD_MAX {
+            let Some(heard) = self.mapped.backlog.pop() else { break };
+            self.sampled(&heard);
+        }
+        let now = self.now();
+        self.waits_end(now, |state, w| state.is_settled_page(w.place) || now.since(w.since).0 > GIVEN_UP_NS);
+    }
+
+    /// Takes what is in perf's rings.
+    fn drain_samples(&mut self) {
         let Some(watch) = self.mapped.watch.as_mut().filter(|_| self.mapped.enabled) else { return };
         let samples = watch.drain();
         if samples.iter().any(|sample| sample.source == RINGS) {
             self.mapped.hang_bell(false);
         }
-        self.sampled(&samples);
-        let now = self.now();
-        self.waits_end(now, |state, w| state.is_settled_page(w.place) || now.since(w.since).0 > GIVEN_UP_NS);
+        let ended: HashSet<(u32, u64)> =
+            samples.iter().filter(|s| s.source == ENDS).map(|s| (s.tid, s.address)).collect();
+        let heard = |sample: Sample| Heard { waited: ended.contains(&(sample.tid, sample.address)), sample };
+        self.mapped.backlog.extend(samples.into_iter().rev().map(heard));
     }
 
     /// Where touches come to nothing on a fast device, faults are watched by turns.
@@ -274,33 +299,28 @@ impl State {
         Nanos(WATCH_LATENCIES * self.latency_min().map_or(LOOK_NS_MIN, |latency| latency.0))
     }
 
-    fn sampled(&mut self, samples: &[Sample]) {
-        let ended: HashSet<(u32, u64)> =
-            samples.iter().filter(|s| s.source == ENDS).map(|s| (s.tid, s.address)).collect();
-        for sample in samples {
-            if sample.source == BEGINS {
-                *self.mapped.told.entry(sample.pid).or_default() += 1;
+    fn sampled(&mut self, &Heard { ref sample, waited }: &Heard) {
+        if sample.source == BEGINS {
+            *self.mapped.told.entry(sample.pid).or_default() += 1;
+        }
+        let Some(place) = self.mapped.spaces.find(sample.pid, sample.address) else { return };
+        let at = Nanos(sample.at_ns.saturating_sub(self.start_ns));
+        if sample.source == BEGINS {
+            self.waits_end(at, |_, w| w.tid == sample.tid);
+            self.touched(sample.tid, place, 1, Some(waited));
+            if !waited && self.is_under_way(place) && self.mapped.waiting.len() < PENDING_MAX {
+                self.mapped.waiting.push(Waiting { tid: sample.tid, place, since: at });
             }
-            let Some(place) = self.mapped.spaces.find(sample.pid, sample.address) else { continue };
-            let at = Nanos(sample.at_ns.saturating_sub(self.start_ns));
-            if sample.source == BEGINS {
-                self.waits_end(at, |_, w| w.tid == sample.tid);
-                let waited = ended.contains(&(sample.tid, sample.address));
-                self.touched(sample.tid, place, 1, Some(waited));
-                if !waited && self.is_under_way(place) && self.mapped.waiting.len() < PENDING_MAX {
-                    self.mapped.waiting.push(Waiting { tid: sample.tid, place, since: at });
-                }
-                if self.mapped.pending.len() >= PENDING_MAX {
-                    self.mapped.pending.clear();
-                }
-                self.mapped.pending.insert(sample.tid, Pending { address: sample.address, at });
-            } else if sample.source == ENDS {
-                self.brought(place);
-                if let Some(begun) = self.mapped.pending.remove(&sample.tid)
-                    && begun.address == sample.address
-                {
-                    self.came(sample.tid, place, at.since(begun.at));
-                }
+            if self.mapped.pending.len() >= PENDING_MAX {
+                self.mapped.pending.clear();
+            }
+            self.mapped.pending.insert(sample.tid, Pending { address: sample.address, at });
+        } else if sample.source == ENDS {
+            let begun = self.mapped.pending.remove(&sample.tid);
+            let began = begun.filter(|begun| begun.address == sample.address).map(|begun| begun.at);
+            self.brought(place, began.unwrap_or(at));
+            if let Some(began) = began {
+                self.came(sample.tid, place, began, at);
             }
         }
     }
@@ -396,23 +416,24 @@ impl State {
         let waits = page.end() < end && !self.is_settled_page(next);
         let took = if waits { self.mapped.scan_gap } else { Nanos(0) };
         let file = FileId(u64::from(place.file));
-        self.wave.handle(now, Input::Waited { file, pages: page, actor: tid, took });
+        self.wave.handle(now, Input::Waited { file, pages: page, actor: tid, took, ended: now });
     }
 
-    /// A fault has waited for its page. Where it was taken to be there, it was lost.
-    fn brought(&mut self, place: Place) {
+    /// A fault has waited for its page since it `began`. Where it was taken to be there before, it was lost.
+    fn brought(&mut self, place: Place, began: Nanos) {
         let page = Extent::new(place.page, 1);
         if !self.knows(place.file, place.generation) {
             return;
         }
-        if self.is_settled_page(place) {
+        let file = FileId(u64::from(place.file));
+        if self.is_settled_page(place) && !self.wave.arrived_since(file, page, began) {
             self.account_lacks(place.file, page);
         }
         self.account_brings(place.file, page);
     }
 
-    /// The page of a fault that waited has come.
-    fn came(&mut self, tid: u32, place: Place, took: Nanos) {
+    /// The page of a fault that waited from then till then has come.
+    fn came(&mut self, tid: u32, place: Place, began: Nanos, ended: Nanos) {
         let told = self.told.get(&tid).copied();
         if told.is_none_or(|t| (t.file, t.offset) != (place.file, place.page * PAGE_SIZE)) {
             return;
@@ -421,7 +442,8 @@ impl State {
         let now = self.now();
         let pages = Extent::new(place.page, 1);
         let file = FileId(u64::from(place.file));
-        self.wave.handle(now, Input::Waited { file, pages, actor: tid, took });
+        let took = ended.since(began);
+        self.wave.handle(now, Input::Waited { file, pages, actor: tid, took, ended });
     }
 
     /// Ends the waits for which `over` holds, at `at`.
@@ -438,7 +460,7 @@ impl State {
             let pages = Extent::new(place.page, 1);
             if self.is_wait(place.file, pages, took.0) {
                 let file = FileId(u64::from(place.file));
-                self.wave.handle(now, Input::Waited { file, pages, actor: tid, took });
+                self.wave.handle(now, Input::Waited { file, pages, actor: tid, took, ended: at });
             }
         }
     }
@@ -545,6 +567,9 @@ impl State {
         // What was counted has been sampled by now: what is heard of here is told one by one, in the order in which it happened,
         // and not as page tables have it, by which touches at random would seem to walk through the file.
         self.take_samples();
+        while !self.mapped.backlog.is_empty() {
+            self.take_samples();
+        }
         let mut news = false;
         for (pid, faults) in counted {
             let untold = faults.saturating_sub(self.mapped.told.remove(&pid).unwrap_or(0));
@@ -590,6 +615,9 @@ impl State {
 
     /// How long may be slept on account of mappings; `None` as long as one likes, since somebody will ring.
     pub(super) fn mapped_patience(&mut self, now: Nanos) -> Option<u64> {
+        if !self.mapped.backlog.is_empty() {
+            return Some(0);
+        }
         if self.mapped.spaces.is_empty() {
             return None;
         }

@@ -106,7 +106,7 @@ mod tests {
                 let took = if i < 4 { Nanos::from_ms(8) } else { Nanos::from_us(82) };
                 wave.queue(0).last_end = (id, if i < 4 { 0 } else { page + last_end });
                 wave.handle(now, Input::Read { file: id, pages, actor: 0 });
-                wave.handle(now, Input::Waited { file: id, pages, actor: 0, took });
+                wave.handle(now, Input::Waited { file: id, pages, actor: 0, took, ended: now });
                 wave.check();
             }
             wave.queue(0).device.latency()

@@ -521,6 +521,26 @@ mod tests {
         }
     }
 
+    /// A reader waited for 8 ms. What arrived meanwhile was late, whenever the driver hears of his wait; what was there before he came was gone.
+    #[test]
+    fn what_arrived_while_he_waited_was_not_gone() {
+        let thrashed = |heard_ms: u64, ended_ms: u64| {
+            let (mut wave, _) = fetched_ahead(Extent::new(1000, 400), 1399);
+            wave.queue(0).device = play(16, 8_000, 500);
+            let (file, pages) = (FileId(0), Extent::new(1000, 1));
+            wave.arrivals.push_back((Nanos::from_ms(100), file, Extent::new(1000, 400)));
+            let (now, took, ended) = (Nanos::from_ms(heard_ms), Nanos::from_ms(8), Nanos::from_ms(ended_ms));
+            wave.handle(now, Input::Read { file, pages, actor: 1 });
+            wave.handle(now, Input::Waited { file, pages, actor: 1, took, ended });
+            wave.check();
+            wave.counters.windows_thrashed
+        };
+        assert_eq!(
+            [(104, 104), (150, 104), (150, 150)].map(|(heard, ended)| thrashed(heard, ended)),
+            [0, 0, 1]
+        );
+    }
+
     /// The last line of it.
     #[test]
     fn what_there_is_no_room_for_is_given_up() {

@@ -161,7 +161,8 @@ mod tests {
                     wave.check();
                 }
             }
-            wave.handle(start + took, Input::Waited { file, pages, actor: 0, took });
+            let ended = start + took;
+            wave.handle(ended, Input::Waited { file, pages, actor: 0, took, ended });
             wave.check();
         }
         let bought: Vec<_> = wave
@@ -190,7 +191,10 @@ mod tests {
                 let pages = Extent::new(page, 1);
                 wave.handle(now, Input::Read { file, pages, actor: 0 });
                 now.0 += 1_000_000;
-                wave.handle(now, Input::Waited { file, pages, actor: 0, took: Nanos::from_ms(1) });
+                wave.handle(
+                    now,
+                    Input::Waited { file, pages, actor: 0, took: Nanos::from_ms(1), ended: now },
+                );
                 wave.check();
             }
             wave.take_trace().any(|e| e.decision.why.0 == "R11 a file read all over")

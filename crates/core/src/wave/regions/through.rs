@@ -113,7 +113,10 @@ mod tests {
                         wave.handle(now, Input::Arrived { fetch: *fetch });
                     }
                     now = Nanos(now.0 + 1_000_000);
-                    wave.handle(now, Input::Waited { file: id, pages, actor: 1, took: Nanos::from_ms(1) });
+                    wave.handle(
+                        now,
+                        Input::Waited { file: id, pages, actor: 1, took: Nanos::from_ms(1), ended: now },
+                    );
                     wave.check();
                 }
                 asked

@@ -156,7 +156,13 @@ mod tests {
                     now += Nanos::from_ms(8);
                     wave.handle(
                         now,
-                        Input::Waited { file: id, pages: read, actor: 0, took: Nanos::from_ms(8) },
+                        Input::Waited {
+                            file: id,
+                            pages: read,
+                            actor: 0,
+                            took: Nanos::from_ms(8),
+                            ended: now,
+                        },
                     );
                 }
                 while let Some(Action::Fetch { id, .. }) = wave.poll(now) {

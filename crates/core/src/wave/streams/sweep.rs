@@ -181,7 +181,7 @@ mod tests {
                 let (file, pages) = (FileId(file), Extent::new(page, 1));
                 wave.handle(Nanos(now), Input::Read { file, pages, actor: 7 });
                 now += took.0;
-                wave.handle(Nanos(now), Input::Waited { file, pages, actor: 7, took });
+                wave.handle(Nanos(now), Input::Waited { file, pages, actor: 7, took, ended: Nanos(now) });
                 wave.check();
             };
             (0..rounds).for_each(|r| {

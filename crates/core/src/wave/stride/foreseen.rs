@@ -148,7 +148,10 @@ mod tests {
             let asked = asked.map(|e| e.decision.window.extent().start.0).collect();
             now.0 += 1_000_000;
             fetches.into_iter().for_each(|fetch| wave.handle(now, Input::Arrived { fetch }));
-            wave.handle(now, Input::Waited { file: id, pages, actor: 0, took: Nanos::from_ms(1) });
+            wave.handle(
+                now,
+                Input::Waited { file: id, pages, actor: 0, took: Nanos::from_ms(1), ended: now },
+            );
             wave.check();
             asked
         };

@@ -317,7 +317,7 @@ mod tests {
                 let took = if k < 3 { Nanos::from_ms(latency_ms) } else { apart };
                 now.0 += took.0;
                 if k < 3 {
-                    wave.handle(now, Input::Waited { file: id, pages, actor: 0, took });
+                    wave.handle(now, Input::Waited { file: id, pages, actor: 0, took, ended: now });
                 }
                 let sid = wave.files[&id].expected.strides().values().next().copied();
                 runs.push(sid.and_then(|sid| wave.streams.get(sid)).map_or(0, |s| s.ahead));
@@ -344,7 +344,10 @@ mod tests {
                 let now = Nanos::from_ms(100 * k);
                 let pages = Extent::new(4096 + 1024 * k, 1);
                 wave.handle(now, Input::Read { file: FileId(0), pages, actor: 0 });
-                wave.handle(now, Input::Waited { file: FileId(0), pages, actor: 0, took: Nanos::from_ms(8) });
+                wave.handle(
+                    now,
+                    Input::Waited { file: FileId(0), pages, actor: 0, took: Nanos::from_ms(8), ended: now },
+                );
                 while let Some(Action::Fetch { id, pages, .. }) = wave.poll(now) {
                     last = last.max(pages.start.0);
                     wave.handle(now, Input::Skipped { fetch: id });
@@ -369,7 +372,7 @@ mod tests {
             let (now, took) = (Nanos::from_ms(100 * k), Nanos::from_ms(30));
             let pages = Extent::new(4096 + 1024 * k, 1);
             wave.handle(now, Input::Read { file: FileId(0), pages, actor: 0 });
-            wave.handle(now, Input::Waited { file: FileId(0), pages, actor: 0, took });
+            wave.handle(now, Input::Waited { file: FileId(0), pages, actor: 0, took, ended: now });
             wave.check();
             let asked = wave.take_trace().map(|e| e.decision.window.extent());
             farthest = asked.map(|run| (run.start.0 - pages.start.0) / 1024).fold(farthest, u64::max);

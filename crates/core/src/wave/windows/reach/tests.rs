@@ -175,7 +175,8 @@ fn two_reads_that_wait_open_a_window_where_answers_are_late() {
             let now = Nanos(i * latency.0);
             let (file, pages, actor) = (FileId(0), Extent::new(page, 1), i as u32);
             wave.handle(now, Input::Read { file, pages, actor });
-            wave.handle(now + latency, Input::Waited { file, pages, actor, took: latency });
+            let ended = now + latency;
+            wave.handle(ended, Input::Waited { file, pages, actor, took: latency, ended });
             wave.check();
         }
         wave.take_trace().last().map(|e| (e.decision.window.size.0, e.decision.why.0))
