@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. One that leads on
-//! over more than is cheap, up to four times as much, takes two to four off instead; one elsewhere than on a head, where what is fetched in vain keeps
-//! nobody waiting; and all where answers are late, for so much is dear there. To a head each hop saves a way. Elsewhere it saves a wait, which rent
+//! over more than is cheap, up to four times as much, takes two to four off instead. Elsewhere than on a head what is fetched in vain keeps nobody
+//! waiting: there it takes two off, and one of who is known to hop; but all where answers are late, for so much is dear there. To a head each hop saves a way. Elsewhere it saves a wait, which rent
 //! (R11) would buy as well, so more are asked for, unless all that its reader read of late lies in one order. What lies between is fetched with the windows of the stream, and counts as read.
 //!
 //! He hops over marks, too. So they are as wide as he has hopped, and his window is pushed on by halves where others on a head bring a whole trip:
@@ -34,7 +34,7 @@ const HOPS_ELSEWHERE: u8 = 5;
 const HOPS_WHOLE: u8 = 12;
 /// Reads that lie in one order, near or far, which is no chance.
 const SCAN: usize = 6;
-/// A hop over more than is cheap takes as many off as that is worth, or one where there is no head; one over more than so many times that, all.
+/// A hop over more than is cheap takes as many off as that is worth, or less where there is no head; one over more than so many times that, all.
 const FAR: u64 = 4;
 /// Of what the device carries while a read elsewhere waits, so much may lie between two runs, in eighths.
 const CHEAP_EIGHTHS: u64 = 7;
@@ -71,7 +71,8 @@ impl Wave {
         let hops = match gap {
             Some(gap) if gap <= cheap => before.saturating_add(step),
             Some(gap) if gap <= FAR * cheap && !self.is_far(f) => {
-                let worth = if head { gap.div_ceil(cheap) } else { 1 };
+                let known = before.unsigned_abs() > HOPS;
+                let worth = if head { gap.div_ceil(cheap) } else { 2 - u64::from(known) };
                 let left = u64::from(before.unsigned_abs()).saturating_sub(worth);
                 i8::try_from(left).unwrap_or(i8::MAX) * step
             }
@@ -181,9 +182,9 @@ mod tests {
         assert!(!hops(&[90, 80, 75, 250, 95, 85, 1]) && hops(&[90, 80, 75, 250, 95, 85, 70, 1]));
         assert!(!hops(&[250, 220, 300, 190, 260, 240, 210, 230, 270, 280, 1]), "as far as it is");
         assert!(!hops(&[90, 80, 75, 700, 95, 85, 70, 1]), "it leads elsewhere");
-        let mut gaps = [90, 80, 75, 250, 95, 600, 70, 85, 60, 1];
-        assert!(hops_on(16, &gaps), "where there is no head each takes one off");
-        gaps[8] = 250;
-        assert!(!hops_on(16, &gaps));
+        // Where there is no head it takes one off of four and more, and else two.
+        let gaps = [90, 80, 75, 70, 65, 85, 95, 600, 600, 60, 70, 1];
+        assert!(hops_on(16, &gaps) && !hops(&gaps));
+        assert!(!hops_on(16, &gaps[3..]));
     }
 }
