@@ -56,6 +56,11 @@ impl AddressSpaces {
         self.of.len()
     }
 
+    /// Whether the process has something mapped.
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        self.of.contains_key(&pid)
+    }
+
     /// Whether anybody has the file mapped.
     pub(crate) fn maps(&self, file: u32) -> bool {
         self.files.contains_key(&file)

@@ -195,7 +195,7 @@ impl Agent {
         if !proc_is_ours() {
             return;
         }
-        let watch = Mapped::watch_this_thread(is_root());
+        let watch = Mapped::watch(is_root());
         // Looked at in page tables, touches are known too late to do without the kernel's own reading around them.
         let maps = match (&watch, self.dry_run) {
             (Some(_), false) => MAPS_STEERED,

@@ -179,7 +179,7 @@ impl Sampled {
         let source =
             |place: usize| Source::Tracepoint { id: points[place % RINGS].id, rings: place == RINGS };
         match Watch::of_this_thread(&[0, 1, 2, RINGS].map(source)) {
-            Ok(watch) => {
+            Ok(mut watch) => {
                 for source in 0..KINDS.len() {
                     watch.enable(source, true);
                 }

@@ -11,19 +11,38 @@
 //! processes in user mode may be sampled without privileges where `perf_event_paranoid` is 2 or less (the kernel's
 //! default); tracepoints take CAP_PERFMON.
 //!
+//! Before the first event of a thread the kernel waits until each processor has been elsewhere, 5 to 20 ms. Root need not have the program
+//! wait for that: his events are of everybody at first, which costs .1 ms, and once the wait is over of the program and what it has started:
+//!
+//! ```text
+//!   0 ms  of everybody opened   program starts     it maps a file: samples of everybody, others' are passed over
+//!  10 ms  the wait begins
+//!  25 ms  it is over            its threads and children are looked for, until no more are found; each gets events, which what it starts inherits
+//!         everybody's end       who got events of his own, and had inherited some, is told of twice: the second is passed over
+//! ```
+//!
 //! Worked example: a mapped scan of cached pages makes a sample of 40 bytes each 16 pages (the kernel maps that many at
 //! once); a ring of 256 KiB a processor holds 6,500 of them, 400 MiB of scan.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::mapping::Mapping;
 
 /// Sizes of a ring's data that are tried, in pages: an unprivileged user may lock 516 KiB for each processor.
 const RING_PAGES: [usize; 3] = [64, 16, 4];
 const PAGE: usize = 4096;
+/// So long nothing waits for the kernel, since no process that does can end: many programs are over by then.
+const COLD: Duration = Duration::from_millis(10);
+/// Threads of a program that get events of their own when everybody's end: it is 25 ms old.
+const THREADS_MAX: usize = 256;
+/// Of two samples of one thread at one address the second is the first again, if no more than so much is between them.
+const AGAIN_NS: u64 = 5_000;
 /// A reader that never waits is heard of after so many bytes of samples: 400 faults, 25 MiB of scan.
 const WATERMARK: u32 = 16384;
 
@@ -56,6 +75,7 @@ const TYPE_SOFTWARE: u32 = 1;
 const TYPE_TRACEPOINT: u32 = 2;
 const SW_PAGE_FAULTS: u64 = 2;
 const SW_PAGE_FAULTS_MAJOR: u64 = 6;
+const SW_DUMMY: u64 = 9;
 
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
@@ -144,11 +164,21 @@ pub(crate) struct Sample {
     pub(crate) raw: Vec<u8>,
 }
 
-/// Events on the thread that opened them and on all that it starts, one ring a processor.
+/// This thread, for the kernel; and everybody.
+const THIS_THREAD: i32 = 0;
+const EVERYBODY: i32 = -1;
+
+/// Events on some threads and on all that they start, one ring a processor.
 pub(crate) struct Watch {
+    sources: Vec<Source>,
+    /// Which of them are sampled.
+    on: Vec<bool>,
     rings: Vec<Ring>,
     events: Vec<OwnedFd>,
     ids: Vec<(u64, usize)>,
+    /// The first so many events are of everybody, and whether others have taken over from them.
+    of_everybody: usize,
+    narrowed: bool,
     /// Samples that found their ring full.
     pub(crate) lost: u64,
 }
@@ -156,28 +186,93 @@ pub(crate) struct Watch {
 impl Watch {
     /// Opens `sources` on this thread and what it will start. Nothing is sampled before [`Watch::enable`].
     pub(crate) fn of_this_thread(sources: &[Source]) -> io::Result<Self> {
-        let mut this = Self { rings: Vec::new(), events: Vec::new(), ids: Vec::new(), lost: 0 };
-        for processor in processors() {
-            let mut output: Option<RawFd> = None;
-            for (place, source) in sources.iter().enumerate() {
-                let event = open(&source.attr(), processor)?;
-                match output {
-                    None => this.rings.push(Ring::of(&event)?),
-                    Some(first) => control(&event, IOC_SET_OUTPUT, first as usize)?,
-                }
-                output.get_or_insert(event.as_raw_fd());
-                let mut id = 0u64;
-                control(&event, IOC_ID, (&raw mut id).addr())?;
-                this.ids.push((id, place));
-                this.events.push(event);
-            }
-        }
+        Self::of(THIS_THREAD, sources)
+    }
+
+    /// Opens `sources` on everybody, which takes privileges, until [`Watch::narrow_to`].
+    pub(crate) fn of_everybody(sources: &[Source]) -> io::Result<Self> {
+        let mut this = Self::of(EVERYBODY, sources)?;
+        this.of_everybody = this.events.len();
         Ok(this)
     }
 
+    fn of(whom: i32, sources: &[Source]) -> io::Result<Self> {
+        let mut this = Self {
+            sources: sources.to_vec(),
+            on: vec![false; sources.len()],
+            rings: Vec::new(),
+            events: Vec::new(),
+            ids: Vec::new(),
+            of_everybody: 0,
+            narrowed: false,
+            lost: 0,
+        };
+        this.open_on(whom)?;
+        Ok(this)
+    }
+
+    /// Opens all sources on a thread, on each processor.
+    fn open_on(&mut self, whom: i32) -> io::Result<()> {
+        for (at, processor) in processors().into_iter().enumerate() {
+            for (place, source) in self.sources.iter().enumerate() {
+                let event = open(&source.attr(), whom, processor)?;
+                match self.rings.get(at) {
+                    None => self.rings.push(Ring::of(&event)?),
+                    Some(ring) => control(&event, IOC_SET_OUTPUT, ring.event as usize)?,
+                }
+                let mut id = 0u64;
+                control(&event, IOC_ID, (&raw mut id).addr())?;
+                if self.on[place] {
+                    control(&event, IOC_ENABLE, 0)?;
+                }
+                self.ids.push((id, place));
+                self.events.push(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is of everybody.
+    pub(crate) fn is_of_everybody(&self) -> bool {
+        self.of_everybody > 0 && !self.narrowed
+    }
+
+    /// What was of everybody is of this process, of what it has started, and of all that they will start. Waits, if the kernel is
+    /// not warm (see [`warm_up`]).
+    ///
+    /// # Errors
+    /// If these threads cannot be known or are too many; then it is of everybody still.
+    pub(crate) fn narrow_to(&mut self, process: u32) -> io::Result<()> {
+        let mut known = HashSet::new();
+        loop {
+            let found = threads_of(process)?;
+            let new: Vec<u32> = found.into_iter().filter(|&thread| known.insert(thread)).collect();
+            if new.is_empty() {
+                break;
+            }
+            if known.len() > THREADS_MAX {
+                return Err(io::ErrorKind::QuotaExceeded.into());
+            }
+            for thread in new {
+                match self.open_on(thread as i32) {
+                    // It has ended.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    opened => opened?,
+                }
+            }
+        }
+        for event in &self.events[..self.of_everybody] {
+            control(event, IOC_DISABLE, 0)?;
+        }
+        self.narrowed = true;
+        Ok(())
+    }
+
     /// Begins or ends sampling of a source, in all processes.
-    pub(crate) fn enable(&self, source: usize, on: bool) {
-        for (event, _) in self.events.iter().zip(&self.ids).filter(|(_, id)| id.1 == source) {
+    pub(crate) fn enable(&mut self, source: usize, on: bool) {
+        self.on[source] = on;
+        let ended = if self.narrowed { self.of_everybody } else { 0 };
+        for (event, _) in self.events.iter().zip(&self.ids).skip(ended).filter(|(_, id)| id.1 == source) {
             // Refused only where the event is dead, and then there is nothing to sample.
             let _ = control(event, if on { IOC_ENABLE } else { IOC_DISABLE }, 0);
         }
@@ -199,8 +294,67 @@ impl Watch {
             });
         }
         samples.sort_by_key(|sample| sample.at_ns);
-        samples
+        if self.narrowed { without_doubles(samples) } else { samples }
     }
+}
+
+/// What is told of twice, since a thread got events that it had inherited, is heard of once.
+fn without_doubles(samples: Vec<Sample>) -> Vec<Sample> {
+    let mut once: Vec<Sample> = Vec::with_capacity(samples.len());
+    for sample in samples {
+        let of = |s: &Sample| (s.source, s.tid, s.address);
+        let mut of_late = once.iter().rev().take_while(|s| sample.at_ns - s.at_ns <= AGAIN_NS);
+        if !of_late.any(|s| of(s) == of(&sample)) {
+            once.push(sample);
+        }
+    }
+    once
+}
+
+/// Opens an event of a thread of its own that says nothing, after a while, and says when that is done: the kernel is warm then, and stays so for a
+/// second after the last of such events.
+pub(crate) fn warm_up() -> Arc<AtomicBool> {
+    let dummy = Attr {
+        kind: TYPE_SOFTWARE,
+        size: size_of::<Attr>() as u32,
+        config: SW_DUMMY,
+        flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HV,
+        ..Attr::default()
+    };
+    let warm = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&warm);
+    let wait = move || {
+        std::thread::sleep(COLD);
+        let opened = open(&dummy, THIS_THREAD, -1);
+        flag.store(opened.is_ok(), Ordering::Release);
+    };
+    // Without it everybody's events stay.
+    let _ = std::thread::Builder::new().name("bowwave-warm".into()).stack_size(64 * 1024).spawn(wait);
+    warm
+}
+
+/// Threads of this process and of all that it has started, as far as they live and their parents do.
+fn threads_of(process: u32) -> io::Result<Vec<u32>> {
+    let (mut processes, mut threads) = (vec![process], Vec::new());
+    while let Some(process) = processes.pop() {
+        // What is not there has ended.
+        for thread in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
+            let Some(number) = thread.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            threads.push(number);
+            match fs::read_to_string(thread.path().join("children")) {
+                Ok(children) => {
+                    processes
+                        .extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !thread.path().exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(threads)
 }
 
 fn parse(body: &[u8], ids: &[(u64, usize)]) -> Option<Sample> {
@@ -234,10 +388,11 @@ fn processors() -> Vec<i32> {
     text.trim().split(',').filter_map(parse).flatten().collect()
 }
 
-fn open(attr: &Attr, processor: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the structure has the kernel's layout and says its size; this thread, one processor, no group.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const *attr, 0, processor, -1, FLAG_CLOEXEC) };
+fn open(attr: &Attr, whom: i32, processor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the structure has the kernel's layout and says its size; no group.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const *attr, whom, processor, -1, FLAG_CLOEXEC)
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -343,6 +498,59 @@ mod tests {
         watch.enable(0, false);
         touch(&mut watch);
         assert_eq!(touch(&mut watch).0, [], "nor afterwards");
+    }
+
+    /// Everybody's at first; then those of a child are none of ours, and our own those of each thread, told once.
+    #[test]
+    fn everybody_is_left_for_those_who_count() {
+        let mut watch = match Watch::of_everybody(&[Source::Fault { of_kernel: false }]) {
+            Ok(watch) => watch,
+            Err(error) => {
+                println!("skipped: faults of everybody cannot be sampled here: {error}");
+                return;
+            }
+        };
+        let told = |watch: &mut Watch| {
+            watch.drain();
+            let (told, address) = touch(watch);
+            // SAFETY: a plain system call.
+            let us = unsafe { libc::gettid() } as u32;
+            told.iter().filter(|sample| (sample.tid, sample.address) == (us, address)).count()
+        };
+        watch.enable(0, true);
+        assert_eq!((watch.is_of_everybody(), told(&mut watch)), (true, 1));
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let mut of_other = Watch::of_everybody(&[Source::Fault { of_kernel: false }]).expect("as before");
+        of_other.enable(0, true);
+        of_other.narrow_to(other.id()).expect("its threads");
+        assert_eq!((of_other.is_of_everybody(), told(&mut of_other)), (false, 0));
+        watch.narrow_to(std::process::id()).expect("our threads");
+        assert_eq!(told(&mut watch), 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(told(&mut watch), 1, "of a thread that has begun since"));
+        });
+        watch.enable(0, false);
+        assert_eq!(told(&mut watch), 0);
+        assert!(
+            threads_of(std::process::id()).expect("ours").contains(&other.id()),
+            "our child's are among ours"
+        );
+        other.kill().and_then(|()| other.wait()).expect("it ends");
+    }
+
+    #[test]
+    fn what_is_told_of_twice_is_heard_of_once() {
+        let sample =
+            |source, tid, at_ns, address| Sample { source, pid: 1, tid, at_ns, address, raw: Vec::new() };
+        let told = [
+            sample(0, 1, 1_000, 0x7000),
+            sample(0, 2, 1_100, 0x7000),
+            sample(0, 1, 1_200, 0x7000),
+            sample(1, 1, 1_300, 0x7000),
+            sample(0, 1, 7_000, 0x7000),
+        ];
+        let heard: Vec<u64> = without_doubles(told.to_vec()).iter().map(|sample| sample.at_ns).collect();
+        assert_eq!(heard, [1_000, 1_100, 1_300, 7_000]);
     }
 
     /// Writes in one fresh page; what was told since, and where that was.

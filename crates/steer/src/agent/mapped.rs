@@ -14,6 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use bowwave_wire::Event;
@@ -24,7 +25,7 @@ use super::{LOOK_NS_MIN, State, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
 use crate::files::bits_in;
 use crate::pagemap::{PageTables, can_scan};
-use crate::perf::{Sample, Source, Watch};
+use crate::perf::{Sample, Source, Watch, warm_up};
 use crate::segment::{SharedSegment, process_lives};
 
 /// Pages that the kernel maps around a fault: 64 KiB, aligned (its default; debugfs can change it).
@@ -56,6 +57,9 @@ const GIVEN_UP_NS: u64 = 2_000_000_000;
 const PENDING_MAX: usize = 4096;
 /// Samples that are heard, 10 us each, before what was decided is sent: while a thousand were, readers came page by page to windows that lay ready.
 const HEARD_MAX: usize = 32;
+
+/// While samples are of everybody, from one look whether that can end to the next.
+const WARM_LOOK_NS: u64 = 1_000_000;
 
 /// Sources of perf samples, by their place.
 const BEGINS: usize = 0;
@@ -111,6 +115,8 @@ struct Waiting {
 pub(super) struct Mapped {
     pub(super) spaces: AddressSpaces,
     watch: Option<Watch>,
+    /// Set when it may be narrowed to the program, while it is of everybody.
+    warm: Option<Arc<AtomicBool>>,
     /// Taken from perf's rings and not heard of yet, the next last.
     backlog: Vec<Heard>,
     enabled: bool,
@@ -137,14 +143,15 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Opens what this thread may see of the faults of what it will start.
-    pub(super) fn watch_this_thread(privileged: bool) -> Option<Watch> {
+    /// Opens what may be seen of the faults of what this thread will start: with privileges of everybody, at first.
+    pub(super) fn watch(privileged: bool) -> Option<Watch> {
         let sources = |of_kernel| {
             let major = |rings| Source::Major { of_kernel, rings };
             [Source::Fault { of_kernel }, major(false), major(true)]
         };
-        let all = privileged.then(|| Watch::of_this_thread(&sources(true)).ok()).flatten();
-        all.or_else(|| Watch::of_this_thread(&sources(false)).ok())
+        let of_kernel =
+            || Watch::of_everybody(&sources(true)).or_else(|_| Watch::of_this_thread(&sources(true))).ok();
+        privileged.then(of_kernel).flatten().or_else(|| Watch::of_this_thread(&sources(false)).ok())
     }
 
     pub(super) fn known_by(&self) -> Faults {
@@ -159,12 +166,25 @@ impl Mapped {
     pub(super) fn begin(&mut self, watch: Option<Watch>, segment: &Arc<SharedSegment>) {
         self.helper = watch.as_ref().and_then(|w| Helper::start(w.bells(), Arc::clone(segment)));
         self.watch = watch.filter(|_| self.helper.is_some());
+        self.warm = self.watch.as_ref().filter(|watch| watch.is_of_everybody()).map(|_| warm_up());
         self.can_scan = can_scan();
         self.scan_ns = SCAN_NS_MIN;
     }
 
+    /// From everybody to the program and what it has started, as soon as that takes no wait.
+    fn narrow(&mut self, program: u32) {
+        let warm = |warm: &Arc<AtomicBool>| warm.load(Ordering::Acquire);
+        if program != 0 && self.warm.as_ref().is_some_and(warm) {
+            self.warm = None;
+            if let Some(watch) = &mut self.watch {
+                // Where that cannot be, others are passed over one by one.
+                let _ = watch.narrow_to(program);
+            }
+        }
+    }
+
     fn enable(&mut self, on: bool) {
-        if let Some(watch) = &self.watch
+        if let Some(watch) = &mut self.watch
             && self.enabled != on
         {
             watch.enable(BEGINS, on);
@@ -178,7 +198,7 @@ impl Mapped {
 
     /// Whether the next fault that waits shall wake us.
     fn hang_bell(&mut self, on: bool) {
-        if let Some(watch) = &self.watch
+        if let Some(watch) = &mut self.watch
             && self.bell != on
         {
             watch.enable(RINGS, on);
@@ -244,6 +264,7 @@ impl State {
     // ---- faults as they happen -------------------------------------------------------------------------------------
 
     pub(super) fn faults(&mut self) {
+        self.mapped.narrow(self.child.load(Ordering::Relaxed));
         self.take_turns();
         self.take_samples();
         self.scan();
@@ -300,6 +321,9 @@ impl State {
     }
 
     fn sampled(&mut self, &Heard { ref sample, waited }: &Heard) {
+        if !self.mapped.spaces.has(sample.pid) {
+            return;
+        }
         if sample.source == BEGINS {
             *self.mapped.told.entry(sample.pid).or_default() += 1;
         }
@@ -617,6 +641,9 @@ impl State {
     pub(super) fn mapped_patience(&mut self, now: Nanos) -> Option<u64> {
         if !self.mapped.backlog.is_empty() {
             return Some(0);
+        }
+        if self.mapped.warm.is_some() {
+            return Some(WARM_LOOK_NS);
         }
         if self.mapped.spaces.is_empty() {
             return None;
