@@ -25,6 +25,11 @@ const OBSERVER: &str = "BOWWAVE_TEST_OBSERVER";
 
 /// Runs this test's `program` under `bowwave run`, in `dir`; whether it went well is asserted.
 fn run(dir: &Path, options: &[&str], what: &str) -> Value {
+    run_by(&[], dir, options, what)
+}
+
+/// The same, started by the program and arguments `by`.
+fn run_by(by: &[&str], dir: &Path, options: &[&str], what: &str) -> Value {
     let report = dir.join("report.json");
     let observer = std::env::var(OBSERVER).ok().map(|observer| format!("--observer={observer}"));
     let output = Command::new(env!("CARGO_BIN_EXE_bowwave"))
@@ -33,6 +38,7 @@ fn run(dir: &Path, options: &[&str], what: &str) -> Value {
         .args(observer.filter(|_| options.is_empty()))
         .args(options)
         .arg("--")
+        .args(by)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "program", "--nocapture", "--test-threads=1"])
         .env(DO, what)
@@ -73,6 +79,24 @@ fn a_mapping_is_steered_after_its_descriptor_was_closed() {
     let used =
         report["files"].as_array().unwrap().iter().find(|f| f["path"].as_str().unwrap().ends_with("data"));
     assert!(used.is_some_and(|f| f["used"].as_u64().unwrap() > 0), "{report}");
+}
+
+/// It was there before the kernel was ready to sample the faults of anybody (perf.rs).
+#[test]
+fn a_child_that_a_shell_starts_at_once_is_watched() {
+    if std::env::var(OBSERVER).is_ok_and(|observer| observer != "preload") {
+        println!("skipped: from outside each fault is told, whoever started the program");
+        return;
+    }
+    let dir = temporary();
+    make(&dir.path().join("data"), 7);
+    let report = run_by(&["sh", "-c", "\"$0\" \"$@\" & wait $!"], dir.path(), &[], "touch");
+    if report["faults_known_by"] != "perf samples" {
+        println!("skipped: perf is refused here");
+        return;
+    }
+    let told = report["faults"].as_u64().unwrap();
+    assert!(told >= (PAGES / 16 * 3 / 4) as u64, "{told} of {}: {report}", PAGES / 16);
 }
 
 /// A program comes from a fast disk, as most do. Its touches of a file far away are watched all the time nonetheless.
