@@ -294,7 +294,7 @@ impl Watch {
             });
         }
         samples.sort_by_key(|sample| sample.at_ns);
-        if self.narrowed { without_doubles(samples) } else { samples }
+        if self.of_everybody > 0 { without_doubles(samples) } else { samples }
     }
 }
 
@@ -325,11 +325,13 @@ pub(crate) fn warm_up() -> Arc<AtomicBool> {
     let flag = Arc::clone(&warm);
     let wait = move || {
         std::thread::sleep(COLD);
-        let opened = open(&dummy, THIS_THREAD, -1);
-        flag.store(opened.is_ok(), Ordering::Release);
+        // Where it is refused, others are refused as well, or wait.
+        let _ = open(&dummy, THIS_THREAD, -1);
+        flag.store(true, Ordering::Release);
     };
-    // Without it everybody's events stay.
-    let _ = std::thread::Builder::new().name("bowwave-warm".into()).stack_size(64 * 1024).spawn(wait);
+    if std::thread::Builder::new().name("bowwave-warm".into()).stack_size(64 * 1024).spawn(wait).is_err() {
+        warm.store(true, Ordering::Release);
+    }
     warm
 }
 

@@ -55,7 +55,7 @@ const BESIDE: u64 = 2;
 const GIVEN_UP_NS: u64 = 2_000_000_000;
 /// Threads whose fault has begun and not ended.
 const PENDING_MAX: usize = 4096;
-/// Samples that are heard, 10 us each, before what was decided is sent: while a thousand were, readers came page by page to windows that lay ready.
+/// Samples that are heard before what was decided is sent: while a thousand were, readers came page by page to windows that lay ready.
 const HEARD_MAX: usize = 32;
 
 /// While samples are of everybody, from one look whether that can end to the next.
@@ -117,7 +117,7 @@ pub(super) struct Mapped {
     watch: Option<Watch>,
     /// Set when it may be narrowed to the program, while it is of everybody.
     warm: Option<Arc<AtomicBool>>,
-    /// Taken from perf's rings and not heard of yet, the next last.
+    /// Taken from perf's rings and not heard of yet, the next last: what those hold at most, since they are emptied when this is empty.
     backlog: Vec<Heard>,
     enabled: bool,
     bell: bool,
