@@ -9,9 +9,9 @@
 //! fetch (what is there is not fetched), after it (arrivals), and around reads of which the brain knows nothing (a file
 //! that is cached already shall go quiet at once).
 //!
-//! Rooms: `events` what programs tell, `fetching` what the brain wants, `housekeeping` what is given up again, `account`
-//! who brought which page, `report` and `retired` what it came to. Whatever fails here costs speed, never the run: a file that cannot be
-//! opened is left alone and counted.
+//! Rooms: `events` what programs tell, `mapped` which pages of mappings they touch, `samples` what perf says of that, `fetching` what the brain
+//! wants, `housekeeping` what is given up again, `account` who brought which page, `report` and `retired` what it came to. Whatever fails here
+//! costs speed, never the run: a file that cannot be opened is left alone and counted.
 //!
 //! Worked example, `cat` of a file on a device of 30 ms (test `a_reader_is_run_ahead_of`): Seen, Read [0,+32) -> fetch
 //! [32,160) in calls of 64 pages -> Done 30 ms -> `Waited` -> arrivals at 30 ms -> leaves published quiet but for the mark.
@@ -25,6 +25,7 @@ mod mapped;
 mod outside;
 mod report;
 mod retired;
+mod samples;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -60,6 +61,7 @@ pub use mapped::Faults;
 use mapped::Mapped;
 use outside::{Opened, Outside};
 use retired::Retired;
+use samples::Samples;
 
 /// Files below 128 KiB are left alone: one window of the kernel holds them.
 const SIZE_MIN: u64 = 128 << 10;
@@ -195,7 +197,7 @@ impl Agent {
         if !proc_is_ours() {
             return;
         }
-        let watch = Mapped::watch(is_root());
+        let watch = Samples::open(is_root());
         // Looked at in page tables, touches are known too late to do without the kernel's own reading around them.
         let maps = match (&watch, self.dry_run) {
             (Some(_), false) => MAPS_STEERED,

@@ -9,23 +9,23 @@
 //! The kernel maps up to 16 present pages around a fault, and what is mapped is touched without a word. So a stream is
 //! heard of each 16 pages; a page between two faults that was there was passed. A page that is not there always faults.
 //!
-//! Two ways to know of faults (docs/decisions/0008): perf samples, each as it happens, in user mode; and, where those are
+//! Two ways to know of faults (docs/decisions/0008): perf samples (samples.rs), each as it happens, in user mode; and, where those are
 //! refused or the kernel touches on a program's behalf, page tables, looked at while a program's count of faults rises.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use bowwave_core::{Extent, FileId, Input, Nanos, PAGE_SIZE, PageCount, PageIndex};
 use bowwave_wire::Event;
 
-use super::helper::Helper;
+use super::samples::{Heard, Samples};
 use super::turns::{REST, Turn, WATCH_LATENCIES};
 use super::{LOOK_NS_MIN, State, Told};
 use crate::address_space::{AddressSpaces, Place, Region};
 use crate::files::bits_in;
 use crate::pagemap::{PageTables, can_scan};
-use crate::perf::{Sample, Source, Watch, warm_up};
+use crate::perf::Watch;
 use crate::segment::{SharedSegment, process_lives};
 
 /// Pages that the kernel maps around a fault: 64 KiB, aligned (its default; debugfs can change it).
@@ -61,12 +61,6 @@ const HEARD_MAX: usize = 32;
 /// While samples are of everybody, from one look whether that can end to the next.
 const WARM_LOOK_NS: u64 = 1_000_000;
 
-/// Sources of perf samples, by their place.
-const BEGINS: usize = 0;
-const ENDS: usize = 1;
-/// The same as [`ENDS`], with a bell: only while the agent sleeps.
-const RINGS: usize = 2;
-
 /// What a run's page faults are known by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Faults {
@@ -90,12 +84,6 @@ impl Faults {
     }
 }
 
-/// A sample, and whether the wait that begins with it is known to have ended since.
-struct Heard {
-    sample: Sample,
-    waited: bool,
-}
-
 /// A fault that has begun.
 struct Pending {
     address: u64,
@@ -114,14 +102,7 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct Mapped {
     pub(super) spaces: AddressSpaces,
-    watch: Option<Watch>,
-    /// Set when it may be narrowed to the program, while it is of everybody.
-    warm: Option<Arc<AtomicBool>>,
-    /// Taken from perf's rings and not heard of yet, the next last: what those hold at most, since they are emptied when this is empty.
-    backlog: Vec<Heard>,
-    enabled: bool,
-    bell: bool,
-    helper: Option<Arc<Helper>>,
+    pub(super) samples: Samples,
     can_scan: bool,
     tables: PageTables,
     pending: HashMap<u32, Pending>,
@@ -143,72 +124,19 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Opens what may be seen of the faults of what this thread will start: with privileges of everybody, at first.
-    pub(super) fn watch(privileged: bool) -> Option<Watch> {
-        let sources = |of_kernel| {
-            let major = |rings| Source::Major { of_kernel, rings };
-            [Source::Fault { of_kernel }, major(false), major(true)]
-        };
-        let of_kernel =
-            || Watch::of_everybody(&sources(true)).or_else(|_| Watch::of_this_thread(&sources(true))).ok();
-        privileged.then(of_kernel).flatten().or_else(|| Watch::of_this_thread(&sources(false)).ok())
-    }
-
     pub(super) fn known_by(&self) -> Faults {
-        match (&self.watch, self.can_scan) {
-            (Some(_), _) => Faults::Sampled,
-            (None, true) => Faults::Scanned,
-            (None, false) => Faults::Unseen,
+        match (self.samples.are_told(), self.can_scan) {
+            (true, _) => Faults::Sampled,
+            (false, true) => Faults::Scanned,
+            (false, false) => Faults::Unseen,
         }
     }
 
     /// What there is to see faults by, from now on.
     pub(super) fn begin(&mut self, watch: Option<Watch>, segment: &Arc<SharedSegment>) {
-        self.helper = watch.as_ref().and_then(|w| Helper::start(w.bells(), Arc::clone(segment)));
-        self.watch = watch.filter(|_| self.helper.is_some());
-        self.warm = self.watch.as_ref().filter(|watch| watch.is_of_everybody()).map(|_| warm_up());
+        self.samples = Samples::of(watch, segment);
         self.can_scan = can_scan();
         self.scan_ns = SCAN_NS_MIN;
-    }
-
-    /// From everybody to the program and what it has started, as soon as that takes no wait.
-    fn narrow(&mut self, program: u32) {
-        let warm = |warm: &Arc<AtomicBool>| warm.load(Ordering::Acquire);
-        if program != 0 && self.warm.as_ref().is_some_and(warm) {
-            self.warm = None;
-            if let Some(watch) = &mut self.watch {
-                // Where that cannot be, others are passed over one by one.
-                let _ = watch.narrow_to(program);
-            }
-        }
-    }
-
-    fn enable(&mut self, on: bool) {
-        if let Some(watch) = &mut self.watch
-            && self.enabled != on
-        {
-            watch.enable(BEGINS, on);
-            watch.enable(ENDS, on);
-            self.enabled = on;
-        }
-        if !on {
-            self.hang_bell(false);
-        }
-    }
-
-    /// Whether the next fault that waits shall wake us.
-    fn hang_bell(&mut self, on: bool) {
-        if let Some(watch) = &mut self.watch
-            && self.bell != on
-        {
-            watch.enable(RINGS, on);
-            self.bell = on;
-        }
-    }
-
-    /// Samples that were lost.
-    pub(super) fn lost(&self) -> u64 {
-        self.watch.as_ref().map_or(0, |watch| watch.lost)
     }
 }
 
@@ -226,9 +154,9 @@ impl State {
         self.mapped.spaces.map(event.pid, event.address(), region);
         self.mapped.mappings += 1;
         self.mapped.turn = Turn::Always;
-        self.mapped.enable(true);
+        self.mapped.samples.enable(true);
         self.mapped.scan_ns = SCAN_NS_MIN;
-        if self.mapped.watch.is_none() {
+        if !self.mapped.samples.are_told() {
             // What is mapped from now on is news; what is already there is not ours to account for.
             let _ = self.mapped.tables.faults(event.pid);
         }
@@ -249,7 +177,7 @@ impl State {
     /// Ten times a second: nobody samples where nothing is mapped, and the dead are forgotten.
     pub(super) fn keep_maps(&mut self) {
         if self.mapped.spaces.is_empty() {
-            self.mapped.enable(false);
+            self.mapped.samples.enable(false);
             self.mapped.told.clear();
         }
         let processes = self.mapped.spaces.processes();
@@ -264,7 +192,7 @@ impl State {
     // ---- faults as they happen -------------------------------------------------------------------------------------
 
     pub(super) fn faults(&mut self) {
-        self.mapped.narrow(self.child.load(Ordering::Relaxed));
+        self.mapped.samples.narrow(self.child.load(Ordering::Relaxed));
         self.take_turns();
         self.take_samples();
         self.scan();
@@ -272,28 +200,12 @@ impl State {
 
     /// Hears of the next few faults.
     pub(super) fn take_samples(&mut self) {
-        if self.mapped.backlog.is_empty() {
-            self.drain_samples();
-        }
         for _ in 0..HEARD_MAX {
-            let Some(heard) = self.mapped.backlog.pop() else { break };
+            let Some(heard) = self.mapped.samples.next() else { break };
             self.sampled(&heard);
         }
         let now = self.now();
         self.waits_end(now, |state, w| state.is_settled_page(w.place) || now.since(w.since).0 > GIVEN_UP_NS);
-    }
-
-    /// Takes what is in perf's rings.
-    fn drain_samples(&mut self) {
-        let Some(watch) = self.mapped.watch.as_mut().filter(|_| self.mapped.enabled) else { return };
-        let samples = watch.drain();
-        if samples.iter().any(|sample| sample.source == RINGS) {
-            self.mapped.hang_bell(false);
-        }
-        let ended: HashSet<(u32, u64)> =
-            samples.iter().filter(|s| s.source == ENDS).map(|s| (s.tid, s.address)).collect();
-        let heard = |sample: Sample| Heard { waited: ended.contains(&(sample.tid, sample.address)), sample };
-        self.mapped.backlog.extend(samples.into_iter().rev().map(heard));
     }
 
     /// Where touches come to nothing on a fast device, faults are watched by turns.
@@ -312,7 +224,7 @@ impl State {
             let rests = matches!(turn, Turn::Resting(_));
             self.mapped.turn = turn;
             self.mapped.rested |= rests;
-            self.mapped.enable(!rests);
+            self.mapped.samples.enable(!rests);
         }
     }
 
@@ -320,16 +232,17 @@ impl State {
         Nanos(WATCH_LATENCIES * self.latency_min().map_or(LOOK_NS_MIN, |latency| latency.0))
     }
 
-    fn sampled(&mut self, &Heard { ref sample, waited }: &Heard) {
+    fn sampled(&mut self, heard: &Heard) {
+        let (sample, waited) = (&heard.sample, heard.waited);
         if !self.mapped.spaces.has(sample.pid) {
             return;
         }
-        if sample.source == BEGINS {
+        if heard.begins() {
             *self.mapped.told.entry(sample.pid).or_default() += 1;
         }
         let Some(place) = self.mapped.spaces.find(sample.pid, sample.address) else { return };
         let at = Nanos(sample.at_ns.saturating_sub(self.start_ns));
-        if sample.source == BEGINS {
+        if heard.begins() {
             self.waits_end(at, |_, w| w.tid == sample.tid);
             self.touched(sample.tid, place, 1, Some(waited));
             if !waited && self.is_under_way(place) && self.mapped.waiting.len() < PENDING_MAX {
@@ -339,7 +252,7 @@ impl State {
                 self.mapped.pending.clear();
             }
             self.mapped.pending.insert(sample.tid, Pending { address: sample.address, at });
-        } else if sample.source == ENDS {
+        } else if heard.ends() {
             let begun = self.mapped.pending.remove(&sample.tid);
             let began = begun.filter(|begun| begun.address == sample.address).map(|begun| begun.at);
             self.brought(place, began.unwrap_or(at));
@@ -570,7 +483,7 @@ impl State {
 
     fn scan(&mut self) {
         let now = self.now();
-        let sampled = self.mapped.watch.is_some();
+        let sampled = self.mapped.samples.are_told();
         let patience = if sampled { self.mapped.scan_ns.max(SCAN_SELDOM_NS) } else { self.mapped.scan_ns };
         if !self.mapped.can_scan
             || self.mapped.spaces.is_empty()
@@ -591,7 +504,7 @@ impl State {
         // What was counted has been sampled by now: what is heard of here is told one by one, in the order in which it happened,
         // and not as page tables have it, by which touches at random would seem to walk through the file.
         self.take_samples();
-        while !self.mapped.backlog.is_empty() {
+        while self.mapped.samples.are_left() {
             self.take_samples();
         }
         let mut news = false;
@@ -639,10 +552,10 @@ impl State {
 
     /// How long may be slept on account of mappings; `None` as long as one likes, since somebody will ring.
     pub(super) fn mapped_patience(&mut self, now: Nanos) -> Option<u64> {
-        if !self.mapped.backlog.is_empty() {
+        if self.mapped.samples.are_left() {
             return Some(0);
         }
-        if self.mapped.warm.is_some() {
+        if self.mapped.samples.are_to_be_narrowed() {
             return Some(WARM_LOOK_NS);
         }
         if self.mapped.spaces.is_empty() {
@@ -652,7 +565,7 @@ impl State {
         if let Turn::Resting(until) = self.mapped.turn {
             return Some(until.since(now).0);
         }
-        if !self.mapped.enabled {
+        if !self.mapped.samples.are_on() {
             return scan;
         }
         if self.mapped.turn != Turn::Always || now.since(self.mapped.lately).0 < LATELY_NS {
@@ -663,10 +576,7 @@ impl State {
                 _ => look,
             });
         }
-        self.mapped.hang_bell(true);
-        if let Some(helper) = &self.mapped.helper {
-            helper.arm();
-        }
+        self.mapped.samples.wake_at_next();
         scan.map(|scan| scan.max(SCAN_SELDOM_NS))
     }
 }

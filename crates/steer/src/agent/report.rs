@@ -97,7 +97,7 @@ impl State {
             faults_known_by: self.mapped.known_by().words().to_string(),
             mappings: self.mapped.mappings,
             faults: self.mapped.faults,
-            faults_lost: self.mapped.lost(),
+            faults_lost: self.mapped.samples.lost(),
             handed_back: self.hand_backs,
             memory: self.memory,
             not_steered,
