@@ -39,8 +39,9 @@ const RING_PAGES: [usize; 3] = [64, 16, 4];
 const PAGE: usize = 4096;
 /// So long nothing waits for the kernel, since no process that does can end: many programs are over by then.
 const COLD: Duration = Duration::from_millis(10);
-/// Threads of a program that get events of their own when everybody's end: it is 25 ms old.
-const THREADS_MAX: usize = 256;
+/// Events, a descriptor each, that may take over from everybody's: on two processors those of 64 threads of a program that is 25 ms old. Most processes
+/// may have 1,024 descriptors, and half of the agent's are files.
+const TAKE_OVER_MAX: usize = 384;
 /// Of two samples of one thread at one address the second is the first again, if no more than so much is between them.
 const AGAIN_NS: u64 = 5_000;
 /// A reader that never waits is heard of after so many bytes of samples: 400 faults, 25 MiB of scan.
@@ -243,14 +244,29 @@ impl Watch {
     /// # Errors
     /// If these threads cannot be known or are too many; then it is of everybody still.
     pub(crate) fn narrow_to(&mut self, process: u32) -> io::Result<()> {
+        let taken_over = self.open_on_all_of(process);
+        if taken_over.is_err() {
+            self.events.truncate(self.of_everybody);
+            self.ids.truncate(self.of_everybody);
+            return taken_over;
+        }
+        for event in &self.events[..self.of_everybody] {
+            control(event, IOC_DISABLE, 0)?;
+        }
+        self.narrowed = true;
+        Ok(())
+    }
+
+    /// Opens all sources on each thread of a process and of what it has started, until no more are found.
+    fn open_on_all_of(&mut self, process: u32) -> io::Result<()> {
         let mut known = HashSet::new();
         loop {
             let found = threads_of(process)?;
             let new: Vec<u32> = found.into_iter().filter(|&thread| known.insert(thread)).collect();
             if new.is_empty() {
-                break;
+                return Ok(());
             }
-            if known.len() > THREADS_MAX {
+            if known.len() * self.of_everybody > TAKE_OVER_MAX {
                 return Err(io::ErrorKind::QuotaExceeded.into());
             }
             for thread in new {
@@ -261,11 +277,6 @@ impl Watch {
                 }
             }
         }
-        for event in &self.events[..self.of_everybody] {
-            control(event, IOC_DISABLE, 0)?;
-        }
-        self.narrowed = true;
-        Ok(())
     }
 
     /// Begins or ends sampling of a source, in all processes.

@@ -46,6 +46,7 @@ fn the_program_starts_with_what_we_were_started_with() {
     };
     let mut plain = Command::new("sh");
     plain.args(["-c", script]).current_dir(place.dir.path());
+    as_from_a_terminal(&mut plain);
     let plain = said(plain);
     assert_eq!(plain.0, Some(3));
     for options in [&["--quiet"][..], &[], &["--off"]] {

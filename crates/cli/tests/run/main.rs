@@ -30,6 +30,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Large enough to be steered, and no whole number of pages.
 const DATA_BYTES: usize = (2 << 20) + 1234;
 
+/// Who calls us in the background, or by nohup, has these signals ignored, and what is ignored is inherited.
+fn as_from_a_terminal(command: &mut Command) {
+    // SAFETY: sets dispositions, between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for number in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+                libc::signal(number, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+}
+
 /// A folder with a file `data` to read, on a disk if the build lies on one.
 struct Place {
     dir: TempDir,
@@ -53,16 +66,7 @@ impl Place {
         run.arg("run").args(options).arg("--").args(command).current_dir(self.dir.path());
         run.env_remove("BOWWAVE").env_remove("LD_PRELOAD").env_remove("BOWWAVE_SEGMENT");
         run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Who calls us in the background, or by nohup, has them ignored, and what is ignored is inherited.
-        // SAFETY: sets dispositions, between fork and exec.
-        unsafe {
-            run.pre_exec(|| {
-                for number in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-                    libc::signal(number, libc::SIG_DFL);
-                }
-                Ok(())
-            });
-        }
+        as_from_a_terminal(&mut run);
         run
     }
 
