@@ -55,7 +55,7 @@ const BESIDE: u64 = 2;
 const GIVEN_UP_NS: u64 = 2_000_000_000;
 /// Threads whose fault has begun and not ended.
 const PENDING_MAX: usize = 4096;
-/// Samples that are heard before what was decided is sent: while a thousand were, readers came page by page to windows that lay ready.
+/// Samples that are heard before what was decided is sent: else, where many come at once, readers are page by page at windows that lie ready.
 const HEARD_MAX: usize = 32;
 
 /// While samples are of everybody, from one look whether that can end to the next.
