@@ -51,6 +51,11 @@ fn run_by(by: &[&str], dir: &Path, options: &[&str], what: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap()
 }
 
+/// Whether the suite is played under the observer outside.
+fn is_from_outside() -> bool {
+    std::env::var(OBSERVER).is_ok_and(|observer| observer != "preload")
+}
+
 fn temporary() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -62,7 +67,7 @@ fn is_root() -> bool {
 
 #[test]
 fn a_mapping_is_steered_after_its_descriptor_was_closed() {
-    if std::env::var(OBSERVER).is_ok_and(|observer| observer != "preload") {
+    if is_from_outside() {
         println!(
             "skipped: from outside a mapping without a descriptor is not always found (docs/decisions/0009)"
         );
@@ -84,7 +89,7 @@ fn a_mapping_is_steered_after_its_descriptor_was_closed() {
 /// It was there before the kernel was ready to sample the faults of anybody (perf.rs).
 #[test]
 fn a_child_that_a_shell_starts_at_once_is_watched() {
-    if std::env::var(OBSERVER).is_ok_and(|observer| observer != "preload") {
+    if is_from_outside() {
         println!("skipped: from outside each fault is told, whoever started the program");
         return;
     }
@@ -102,7 +107,7 @@ fn a_child_that_a_shell_starts_at_once_is_watched() {
 /// A program comes from a fast disk, as most do. Its touches of a file far away are watched all the time nonetheless.
 #[test]
 fn a_fast_device_beside_it_does_not_hide_a_slow_one() {
-    if std::env::var(OBSERVER).is_ok_and(|observer| observer != "preload") {
+    if is_from_outside() {
         println!("skipped: from outside each fault is told, on whatever device");
         return;
     }
