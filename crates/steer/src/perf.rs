@@ -172,7 +172,9 @@ const EVERYBODY: i32 = -1;
 /// Events on some threads and on all that they start, one ring a processor.
 pub(crate) struct Watch {
     sources: Vec<Source>,
-    /// Which of them are sampled.
+    /// Numbers of the processors: each has the ring at its place.
+    processors: Vec<i32>,
+    /// Which of the sources are sampled.
     on: Vec<bool>,
     rings: Vec<Ring>,
     events: Vec<OwnedFd>,
@@ -200,6 +202,7 @@ impl Watch {
     fn of(whom: i32, sources: &[Source]) -> io::Result<Self> {
         let mut this = Self {
             sources: sources.to_vec(),
+            processors: processors(),
             on: vec![false; sources.len()],
             rings: Vec::new(),
             events: Vec::new(),
@@ -214,7 +217,7 @@ impl Watch {
 
     /// Opens all sources on a thread, on each processor.
     fn open_on(&mut self, whom: i32) -> io::Result<()> {
-        for (at, processor) in processors().into_iter().enumerate() {
+        for (at, &processor) in self.processors.iter().enumerate() {
             for (place, source) in self.sources.iter().enumerate() {
                 let event = open(&source.attr(), whom, processor)?;
                 match self.rings.get(at) {

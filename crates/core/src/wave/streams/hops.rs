@@ -12,8 +12,9 @@
 //!
 //! Three hops may be chance, and one that leads elsewhere begins the count anew: who reads at random in a cluster goes up and down. One that leads on
 //! over more than is cheap, up to four times as much, takes two to four off instead. Elsewhere than on a head what is fetched in vain keeps nobody
-//! waiting: there it takes two off, and one of who is known to hop; but all where answers are late, for so much is dear there. To a head each hop saves a way. Elsewhere it saves a wait, which rent
-//! (R11) would buy as well, so more are asked for, unless all that its reader read of late lies in one order. What lies between is fetched with the windows of the stream, and counts as read.
+//! waiting: there it takes two off, and one of who is known to hop; but all where answers are late, for so much is dear there. To a head each hop
+//! saves a way. Elsewhere it saves a wait, which rent (R11) would buy as well, so more are asked for, unless all that its reader read of late lies
+//! in one order. What lies between is fetched with the windows of the stream, and counts as read.
 //!
 //! He hops over marks, too. So they are as wide as he has hopped, and his window is pushed on by halves where others on a head bring a whole trip:
 //! else he is past the end of it before anybody hears of him, and the head has gone. Files of which memory holds a few are bought whole instead,

@@ -136,12 +136,12 @@ impl Lengths {
             return PageCount(0);
         }
         let kept = self.kept();
-        let mut weighed = self.weighed.borrow_mut();
-        if weighed.as_ref().is_none_or(|weighed| weighed.wait != wait) {
-            *weighed = Some(Box::new(Weighed { wait, costs: costs(kept, wait.0) }));
-        }
-        let costs = weighed.as_ref().map_or(&[][..], |weighed| &weighed.costs[kept.len() - left.len()..]);
-        PageCount(best_window(progress, left, costs, wait.0).1)
+        let mut latest = self.weighed.borrow_mut();
+        let weighed = match &mut *latest {
+            Some(weighed) if weighed.wait == wait => weighed,
+            other => other.insert(Box::new(Weighed { wait, costs: costs(kept, wait.0) })),
+        };
+        PageCount(best_window(progress, left, &weighed.costs[kept.len() - left.len()..], wait.0).1)
     }
 
     /// The largest window, at most `most` pages, of which at least `used_percent` is used on average by a run that has
